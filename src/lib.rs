@@ -1,0 +1,4 @@
+//! eurekad: a persistent Eureka service registry.
+pub mod clock;
+pub mod registry;
+pub mod types;

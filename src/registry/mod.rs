@@ -1,0 +1,3 @@
+pub mod change;
+pub mod instance;
+pub mod status;
