@@ -1,4 +1,13 @@
 //! eurekad: a persistent Eureka service registry.
+pub mod cache;
+pub mod changelog;
 pub mod clock;
+pub mod config;
+pub mod http;
+pub mod node;
 pub mod registry;
+pub mod store;
+pub mod telemetry;
+pub mod timers;
 pub mod types;
+pub mod wire;

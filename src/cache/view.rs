@@ -1,0 +1,32 @@
+//! From a lease to what the writers of the wire need.
+
+use crate::registry::change::LeaseImage;
+use crate::registry::lease::Lease;
+use crate::types::Millis;
+use crate::wire::{InstanceView, LeaseTimes};
+
+/// A lease as clients see it: with the clock's last renewal.
+pub fn view_of<'a>(lease: &'a Lease, own_instance_id: &str) -> InstanceView<'a> {
+    let mut view = view_of_image(&lease.image, own_instance_id);
+    view.times.last_renewal = shown(lease.clock.renewed_wall());
+    view
+}
+
+/// A lease as a change record has it.
+pub fn view_of_image<'a>(image: &'a LeaseImage, own_instance_id: &str) -> InstanceView<'a> {
+    let instance = &*image.instance;
+    InstanceView {
+        instance,
+        times: LeaseTimes {
+            registration: shown(image.registered_at),
+            last_renewal: shown(image.renewed_at),
+            eviction: shown(image.evicted_at),
+            service_up: shown(image.service_up_at),
+        },
+        is_coordinating: instance.id().as_str() == own_instance_id,
+    }
+}
+
+fn shown(time: Millis) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}

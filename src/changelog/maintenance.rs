@@ -1,0 +1,49 @@
+//! Housekeeping that only the writer may do, since it alone owns the store and the published state.
+
+use std::sync::Arc;
+
+use super::Published;
+use crate::store::{CheckpointLease, CheckpointOverride, CheckpointSource, LogReader, StoreError};
+use crate::types::{Lsn, Millis};
+
+/// What the timers ask the writer for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maintenance {
+    /// Commit what `interval` durability has left open, note that the node lives, and try to open a
+    /// failed store again.
+    Tick,
+    /// Drop delta entries older than so many milliseconds.
+    TrimDelta { retention_ms: u64 },
+    /// Drop segments of the log that no reader needs from this LSN on.
+    TrimLog { floor: Lsn },
+}
+
+/// Writes a checkpoint of `state`. Runs beside the writer, on any thread that may block.
+///
+/// # Errors
+/// The file could not be written; older checkpoints stay.
+pub fn write_checkpoint(
+    reader: &Arc<dyn LogReader>,
+    state: &Published,
+    at: Millis,
+) -> Result<(), StoreError> {
+    let mut leases = state.registry.apps().flat_map(|(app, application)| {
+        application.leases().map(|lease| CheckpointLease {
+            app: app.clone(),
+            id: lease.instance().id(),
+            lsn: lease.lsn,
+            image: lease.to_image(),
+        })
+    });
+    let mut overrides = state.registry.overrides().map(|(key, status)| CheckpointOverride {
+        app: key.app.clone(),
+        id: key.id.clone(),
+        status,
+    });
+    reader.write_checkpoint(CheckpointSource {
+        lsn: state.lsn(),
+        at,
+        leases: &mut leases,
+        overrides: &mut overrides,
+    })
+}

@@ -1,0 +1,250 @@
+//! The change log at run time: the one write path of the node and what it publishes.
+//!
+//! Every mutation is a [`Request`] to the writer thread ([`writer`]): it decides, appends, commits
+//! and only then publishes the new state and answers. Readers take [`ChangeLog::published`], an
+//! immutable view at one LSN, without a lock that anybody could wait on; who wants to know when the
+//! log has moved subscribes. Heartbeats that change nothing never come here
+//! ([`ChangeLog::renew`]).
+
+mod maintenance;
+mod recover;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use maintenance::{Maintenance, write_checkpoint};
+pub use recover::{Facts, Recovered, recover};
+pub use writer::{Opener, WriterSettings};
+
+use crate::clock::Clock;
+use crate::registry::Registry;
+use crate::registry::change::{Actor, Origin};
+use crate::registry::command::{Command, Context, Renewal, Reply};
+use crate::registry::delta::DeltaTail;
+use crate::registry::self_preservation::{RenewalMeter, Settings};
+use crate::store::{LogReader, StoreStats};
+use crate::types::Lsn;
+
+/// Jobs that may wait for the writer; beyond that requests wait for a place, then get
+/// [`Unavailable::Overloaded`]. The bytes behind them are bounded where bodies are read.
+const QUEUE_MAX: usize = 8192;
+/// How long a request waits for a place in the queue.
+const QUEUE_WAIT: Duration = Duration::from_secs(2);
+
+/// The registry and its delta window at one position of the log.
+#[derive(Clone, Debug)]
+pub struct Published {
+    pub registry: Registry,
+    pub delta: DeltaTail,
+}
+
+impl Published {
+    pub fn lsn(&self) -> Lsn {
+        self.registry.lsn()
+    }
+}
+
+/// Commands of one request, carried out in order and committed together.
+#[derive(Debug)]
+pub struct Request {
+    pub commands: Vec<Command>,
+    pub origin: Origin,
+    pub actor: Actor,
+}
+
+/// Why a change was not accepted. Nothing of it was applied.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Unavailable {
+    #[error("the store does not take changes: {0}")]
+    StoreFailed(String),
+    #[error("too many changes are waiting")]
+    Overloaded,
+    #[error("the node is shutting down")]
+    Closed,
+}
+
+/// Whether changes can be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreHealth {
+    Working,
+    /// Reads and renewals go on from memory, changes are refused; why.
+    Failed(String),
+    /// The node closed it.
+    Closed,
+}
+
+/// Handle to the log; one per node, shared by everything.
+#[derive(Debug)]
+pub struct ChangeLog {
+    published: ArcSwap<Published>,
+    jobs: mpsc::Sender<writer::Job>,
+    moved: watch::Sender<Lsn>,
+    health: watch::Sender<StoreHealth>,
+    reader: ArcSwap<Arc<dyn LogReader>>,
+    stats: Mutex<StoreStats>,
+    meter: Arc<RenewalMeter>,
+    protection: Settings,
+    clock: Arc<dyn Clock>,
+    changes: AtomicU64,
+}
+
+impl ChangeLog {
+    /// Starts the writer thread on what [`recover`] found.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn start(
+        recovered: Recovered,
+        settings: WriterSettings,
+        meter: Arc<RenewalMeter>,
+        protection: Settings,
+        clock: Arc<dyn Clock>,
+    ) -> std::io::Result<Arc<Self>> {
+        let (jobs, receiver) = mpsc::channel(QUEUE_MAX);
+        let log = Arc::new(Self {
+            moved: watch::Sender::new(recovered.published.lsn()),
+            health: watch::Sender::new(StoreHealth::Working),
+            stats: Mutex::new(recovered.store.stats()),
+            reader: ArcSwap::from_pointee(recovered.reader),
+            published: ArcSwap::from_pointee(recovered.published),
+            jobs,
+            meter,
+            protection,
+            clock,
+            changes: AtomicU64::new(0),
+        });
+        writer::spawn(log.clone(), recovered.store, settings, receiver)?;
+        Ok(log)
+    }
+
+    /// The state that is on disk, at one LSN.
+    pub fn published(&self) -> Guard<Arc<Published>> {
+        self.published.load()
+    }
+
+    /// The same, to keep for longer than a request.
+    pub fn snapshot(&self) -> Arc<Published> {
+        self.published.load_full()
+    }
+
+    /// The log by position. Not to be kept: after a failure of the disk there is a new one.
+    pub fn reader(&self) -> Arc<dyn LogReader> {
+        Arc::clone(&self.reader.load())
+    }
+
+    /// Tells whenever the log has moved.
+    pub fn subscribe(&self) -> watch::Receiver<Lsn> {
+        self.moved.subscribe()
+    }
+
+    /// Tells when the store fails or works again.
+    pub fn health(&self) -> watch::Receiver<StoreHealth> {
+        self.health.subscribe()
+    }
+
+    /// Figures of the store as of the last commit or maintenance.
+    pub fn stats(&self) -> StoreStats {
+        *self.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Changes since the start.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    pub fn meter(&self) -> &RenewalMeter {
+        &self.meter
+    }
+
+    pub fn protection(&self) -> &Settings {
+        &self.protection
+    }
+
+    /// Whether expired leases count as gone, as of `state`.
+    pub fn expiration_enabled(&self, state: &Registry) -> bool {
+        self.meter.expiration_enabled(state, &self.protection, self.clock.now().mono)
+    }
+
+    /// A heartbeat. If nothing changes by it, it is answered right here: the lease's clock is moved
+    /// and nobody waits for anybody. Otherwise `Err` says that it has to go through the log.
+    ///
+    /// # Errors
+    /// [`NeedsLog`], not a failure: submit [`Command::Renew`].
+    pub fn renew(
+        &self,
+        app: &str,
+        id: &str,
+        renewal: Renewal,
+        is_replication: bool,
+    ) -> Result<Reply, NeedsLog> {
+        let state = self.published.load();
+        let context = Context {
+            now: self.clock.now(),
+            is_replication,
+            expiration_enabled: renewal.dirty.is_some() && self.expiration_enabled(&state.registry),
+        };
+        let decision = state.registry.decide_renewal(app, id, renewal, &context);
+        if !decision.changes.is_empty() {
+            return Err(NeedsLog);
+        }
+        if let Some(lease) = &decision.renews {
+            lease.renew(context.now, state.registry.rules().lease_expiry);
+            if decision.counts {
+                self.meter.count();
+            }
+        }
+        Ok(decision.reply)
+    }
+
+    /// Hands the commands to the writer and waits until their changes are as safe as configured.
+    /// One reply per command, in order.
+    ///
+    /// # Errors
+    /// [`Unavailable`]: nothing was applied.
+    pub async fn submit(&self, request: Request) -> Result<Vec<Reply>, Unavailable> {
+        if request.commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (reply, answer) = oneshot::channel();
+        self.send(writer::Job::Change { request, reply }).await?;
+        answer.await.unwrap_or(Err(Unavailable::Closed))
+    }
+
+    /// Asks the writer for housekeeping. Returns when it has been taken up.
+    pub async fn maintain(&self, what: Maintenance) {
+        // A full queue means that the writer is busy; the next tick asks again.
+        let _ = self.send(writer::Job::Maintain(what)).await;
+    }
+
+    /// Commits what there is, closes the store and ends the writer. Requests get
+    /// [`Unavailable::Closed`] from then on.
+    ///
+    /// # Errors
+    /// What kept the store from closing cleanly; what was acknowledged is safe all the same.
+    pub async fn close(&self) -> Result<(), String> {
+        let (done, closed) = oneshot::channel();
+        if self.jobs.send(writer::Job::Close { done }).await.is_err() {
+            return Ok(());
+        }
+        closed.await.unwrap_or_else(|_| Err("the writer ended before it had closed".into()))
+    }
+
+    async fn send(&self, job: writer::Job) -> Result<(), Unavailable> {
+        match tokio::time::timeout(QUEUE_WAIT, self.jobs.send(job)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Unavailable::Closed),
+            Err(_) => Err(Unavailable::Overloaded),
+        }
+    }
+}
+
+/// A heartbeat changes something and has to go through the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeedsLog;

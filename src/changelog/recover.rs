@@ -1,0 +1,151 @@
+//! From an opened store to a state that can be served: the checkpoint, the records behind it, the
+//! delta window, and grace for every lease.
+
+use std::sync::Arc;
+
+use super::Published;
+use crate::registry::change::Record;
+use crate::registry::delta::DeltaTail;
+use crate::registry::rules::Rules;
+use crate::registry::{OverrideKey, Registry};
+use crate::store::{Checkpoint, LogReader, LogStore, Opened, StoreError};
+use crate::types::{Lsn, Millis, Now};
+
+/// Records read from the store at a time; bounds the memory of a replay.
+const CHUNK_RECORDS: usize = 4096;
+const CHUNK_BYTES: usize = 16 << 20;
+/// Most entries that a recovered delta window takes over.
+const DELTA_RECORDS_MAX: usize = 200_000;
+
+/// A state that is ready to be served, and the store behind it.
+#[derive(Debug)]
+pub struct Recovered {
+    pub published: Published,
+    pub store: Box<dyn LogStore>,
+    pub reader: Arc<dyn LogReader>,
+    pub facts: Facts,
+}
+
+/// What a recovery found, for the log and the health endpoint.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub node_id: String,
+    pub incarnation: String,
+    /// Position of the checkpoint that the state was built on, [`Lsn::ZERO`] without one.
+    pub checkpoint_lsn: Lsn,
+    /// Records replayed behind it.
+    pub replayed: u64,
+    /// Whether there was any state: an empty store has to be filled from peers.
+    pub is_empty: bool,
+    /// Until when the node is known to have lived before, wall time.
+    pub last_alive: Millis,
+    /// What the store mended.
+    pub notes: Vec<String>,
+}
+
+/// Builds the state. Whoever serves it starts the leases' clocks again first. `progress` is told after each chunk how many records of how many are
+/// replayed.
+///
+/// # Errors
+/// The log could not be read.
+pub fn recover(
+    opened: Opened,
+    rules: Arc<Rules>,
+    delta_retention_ms: u64,
+    now: Now,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Recovered, StoreError> {
+    let mut registry = Registry::new(rules);
+    let mut checkpoint_lsn = Lsn::ZERO;
+    if let Some(checkpoint) = opened.checkpoint {
+        checkpoint_lsn = checkpoint.lsn;
+        restore(&mut registry, checkpoint, now.mono);
+    }
+    let reader = &*opened.reader;
+    let replayed = replay(&mut registry, reader, opened.last_lsn, now.mono, progress)?;
+    // What a lost tail left out must not be given out again.
+    if registry.lsn() < opened.next_lsn {
+        let last = Lsn(opened.next_lsn.0.saturating_sub(1));
+        registry.restored_at(last);
+    }
+    let delta =
+        delta_window(reader, opened.last_lsn, opened.last_alive, delta_retention_ms, now.mono)?;
+    let facts = Facts {
+        node_id: opened.node_id,
+        incarnation: opened.incarnation,
+        checkpoint_lsn,
+        replayed,
+        is_empty: opened.last_lsn == Lsn::ZERO && checkpoint_lsn == Lsn::ZERO,
+        last_alive: opened.last_alive,
+        notes: opened.notes,
+    };
+    let published = Published { registry, delta };
+    Ok(Recovered { published, store: opened.store, reader: opened.reader, facts })
+}
+
+fn restore(registry: &mut Registry, checkpoint: Checkpoint, mono: Millis) {
+    for lease in checkpoint.leases {
+        registry.restore_lease(&lease.app, &lease.id, lease.image, lease.lsn, mono);
+    }
+    for held in checkpoint.overrides {
+        registry.restore_override(OverrideKey { app: held.app, id: held.id }, held.status);
+    }
+    registry.restored_at(checkpoint.lsn);
+}
+
+/// Applies everything from the registry's position to `last`. Says how many records it were.
+pub(super) fn replay(
+    registry: &mut Registry,
+    reader: &dyn LogReader,
+    last: Lsn,
+    mono: Millis,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<u64, StoreError> {
+    let first = registry.lsn().next().max(reader.first_lsn());
+    let total = (last.0 + 1).saturating_sub(first.0);
+    let mut next = first;
+    let mut done = 0;
+    while next <= last {
+        let records = reader.read(next, CHUNK_RECORDS, CHUNK_BYTES)?;
+        let Some(newest) = records.last() else { break };
+        next = newest.lsn.next();
+        for record in &records {
+            registry.evolve(record, mono);
+        }
+        done += records.len() as u64;
+        progress(done, total);
+    }
+    Ok(done)
+}
+
+/// The delta window as it was when the node last lived: the time that it was down does not age the
+/// entries, so that a client which polls again goes on with deltas.
+fn delta_window(
+    reader: &dyn LogReader,
+    last: Lsn,
+    last_alive: Millis,
+    retention_ms: u64,
+    mono: Millis,
+) -> Result<DeltaTail, StoreError> {
+    let mut newest_first: Vec<Arc<Record>> = Vec::new();
+    let mut upto = last;
+    let mut end = last_alive;
+    'window: while upto > Lsn::ZERO && newest_first.len() < DELTA_RECORDS_MAX {
+        let chunk = reader.read_back(upto, CHUNK_RECORDS, CHUNK_BYTES)?;
+        let Some(oldest) = chunk.last() else { break };
+        upto = Lsn(oldest.lsn.0.saturating_sub(1));
+        for record in chunk {
+            end = end.max(record.at);
+            if end.since(record.at) > retention_ms {
+                break 'window;
+            }
+            newest_first.push(record);
+        }
+    }
+    let mut delta = DeltaTail::default();
+    for record in newest_first.iter().rev() {
+        let age = end.since(record.at);
+        delta.push(record, Millis(mono.0.saturating_sub(age)));
+    }
+    Ok(delta)
+}

@@ -1,0 +1,429 @@
+//! The writer: one thread that owns the store. It takes whatever waits (never waiting to fill a
+//! batch), decides on its own copy of the state, appends and commits once, and only then publishes
+//! and answers (design 1 and 2). A batch that could not be stored leaves no trace: the copy is
+//! thrown away.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::{mpsc, oneshot};
+use tracing::{debug, error, info, warn};
+
+use super::recover::replay;
+use super::{ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable};
+use crate::registry::change::{ChangeKind, Record};
+use crate::registry::command::{Context, Reply};
+use crate::store::{Durability, LogStore, Opened, StoreError};
+use crate::types::Lsn;
+
+/// Commands that go into one commit at most: above this only latency grows.
+const BATCH_MAX: usize = 256;
+/// Acknowledged records that may wait for a commit; bounds memory with `interval` durability.
+const UNCOMMITTED_MAX: usize = 10_000;
+/// Ticks between two tries to open a failed store again.
+const REOPEN_TICKS: u32 = 5;
+
+/// Opens the store again after a failure.
+pub type Opener = Box<dyn FnMut() -> Result<Opened, StoreError> + Send>;
+
+/// How the writer works.
+#[expect(missing_debug_implementations, reason = "the opener is a closure")]
+pub struct WriterSettings {
+    /// What an acknowledgement means; `None` acknowledges at once and commits at ticks.
+    pub durability: Option<Durability>,
+    pub opener: Opener,
+}
+
+/// What the writer is asked for.
+#[derive(Debug)]
+pub(super) enum Job {
+    Change { request: Request, reply: Answer },
+    Maintain(Maintenance),
+    Close { done: oneshot::Sender<Result<(), String>> },
+}
+
+type Answer = oneshot::Sender<Result<Vec<Reply>, Unavailable>>;
+
+struct Writer {
+    log: Arc<ChangeLog>,
+    settings: WriterSettings,
+    /// `None` while the store has failed.
+    store: Option<Box<dyn LogStore>>,
+    /// The state with everything that was decided; ahead of what is published within a batch only.
+    state: Published,
+    /// Acknowledged records that are not committed yet (`interval` durability).
+    uncommitted: Vec<Arc<Record>>,
+    ticks_until_reopen: u32,
+}
+
+pub(super) fn spawn(
+    log: Arc<ChangeLog>,
+    store: Box<dyn LogStore>,
+    settings: WriterSettings,
+    jobs: mpsc::Receiver<Job>,
+) -> std::io::Result<()> {
+    let state = (*log.snapshot()).clone();
+    let writer = Writer {
+        log,
+        settings,
+        store: Some(store),
+        state,
+        uncommitted: Vec::new(),
+        ticks_until_reopen: 0,
+    };
+    std::thread::Builder::new().name("changelog".into()).spawn(move || {
+        let health = HealthGuard(writer.log.clone());
+        writer.run(jobs);
+        drop(health);
+    })?;
+    Ok(())
+}
+
+/// Whatever ends the thread, a panic too, the node learns that nothing is stored any more.
+struct HealthGuard(Arc<ChangeLog>);
+
+impl Drop for HealthGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            error!("the change log's writer panicked: changes are refused from now on");
+            self.0.health.send_replace(StoreHealth::Failed("the writer panicked".into()));
+        } else {
+            self.0.health.send_replace(StoreHealth::Closed);
+        }
+    }
+}
+
+/// What one batch came to, while it is not safe yet.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Arc<Record>>,
+    answers: Vec<(Answer, Vec<Reply>)>,
+}
+
+impl Writer {
+    fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        let mut waiting = VecDeque::new();
+        while let Some(first) = jobs.blocking_recv() {
+            waiting.push_back(first);
+            let mut commands = 0;
+            while commands < BATCH_MAX
+                && let Ok(job) = jobs.try_recv()
+            {
+                if let Job::Change { request, .. } = &job {
+                    commands += request.commands.len();
+                }
+                waiting.push_back(job);
+            }
+            let mut batch = Batch::default();
+            while let Some(job) = waiting.pop_front() {
+                match job {
+                    Job::Change { request, reply } => {
+                        let replies = self.carry_out(&request, &mut batch);
+                        batch.answers.push((reply, replies));
+                    }
+                    Job::Maintain(what) => {
+                        self.finish(std::mem::take(&mut batch));
+                        self.maintain(what);
+                    }
+                    Job::Close { done } => {
+                        self.finish(std::mem::take(&mut batch));
+                        // Refuse what comes from now on, and answer what has come.
+                        jobs.close();
+                        for job in waiting.drain(..).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
+                            if let Job::Change { reply, .. } = job {
+                                let _ = reply.send(Err(Unavailable::Closed));
+                            }
+                        }
+                        let _ = done.send(self.close());
+                        return;
+                    }
+                }
+            }
+            self.finish(batch);
+        }
+        if let Err(error) = self.close() {
+            warn!(%error, "closing the store: {error}");
+        }
+    }
+
+    /// Decides the commands of a request, one after the other, on the writer's own state.
+    fn carry_out(&mut self, request: &Request, batch: &mut Batch) -> Vec<Reply> {
+        let mut replies = Vec::with_capacity(request.commands.len());
+        for command in &request.commands {
+            let now = self.log.clock.now();
+            let registry = &self.state.registry;
+            let context = Context {
+                now,
+                is_replication: request.origin.is_replication(),
+                expiration_enabled: self.log.expiration_enabled(registry),
+            };
+            let decision = registry.decide(command, &context);
+            if let Some(lease) = &decision.renews {
+                lease.renew(now, registry.rules().lease_expiry);
+                if decision.counts {
+                    self.log.meter.count();
+                }
+            }
+            for change in decision.changes {
+                let record = Arc::new(Record {
+                    lsn: self.state.registry.lsn().next(),
+                    at: now.wall,
+                    origin: request.origin.clone(),
+                    actor: request.actor.clone(),
+                    change,
+                });
+                self.state.registry.evolve(&record, now.mono);
+                self.state.delta.push(&record, now.mono);
+                batch.records.push(record);
+            }
+            replies.push(decision.reply);
+        }
+        replies
+    }
+
+    /// Makes a batch safe, publishes it and answers.
+    fn finish(&mut self, batch: Batch) {
+        let outcome = if batch.records.is_empty() { Ok(()) } else { self.store_batch(&batch) };
+        match outcome {
+            Ok(()) => {
+                if !batch.records.is_empty() {
+                    self.publish();
+                    self.log.changes.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
+                    for record in &batch.records {
+                        tell(record);
+                    }
+                }
+                for (answer, replies) in batch.answers {
+                    // Nobody waits any more: the client has gone. The change stands.
+                    let _ = answer.send(Ok(replies));
+                }
+            }
+            Err(unavailable) => {
+                self.state = (*self.log.snapshot()).clone();
+                for (answer, _) in batch.answers {
+                    let _ = answer.send(Err(unavailable.clone()));
+                }
+            }
+        }
+    }
+
+    fn store_batch(&mut self, batch: &Batch) -> Result<(), Unavailable> {
+        let Some(store) = &mut self.store else {
+            return Err(Unavailable::StoreFailed(self.failure()));
+        };
+        let stored = store.append(&batch.records).and_then(|()| match self.settings.durability {
+            Some(durability) => store.commit(durability),
+            None => Ok(()),
+        });
+        if let Err(error) = stored {
+            return Err(self.fail(&error));
+        }
+        if self.settings.durability.is_none() {
+            self.uncommitted.extend(batch.records.iter().cloned());
+            if self.uncommitted.len() >= UNCOMMITTED_MAX
+                && let Err(error) = self.commit_open()
+            {
+                return Err(self.fail(&error));
+            }
+        }
+        self.touch_watermark();
+        Ok(())
+    }
+
+    /// A store that failed once is never written to again (design 2): it is dropped, and opened
+    /// anew at a later tick.
+    fn fail(&mut self, error: &StoreError) -> Unavailable {
+        let reason = describe(error);
+        error!(%reason, "the change log cannot be written, changes are refused: {reason}");
+        self.store = None;
+        self.ticks_until_reopen = REOPEN_TICKS;
+        self.log.health.send_replace(StoreHealth::Failed(reason.clone()));
+        Unavailable::StoreFailed(reason)
+    }
+
+    fn failure(&self) -> String {
+        match &*self.log.health.borrow() {
+            StoreHealth::Failed(reason) => reason.clone(),
+            StoreHealth::Working | StoreHealth::Closed => "the store is closed".into(),
+        }
+    }
+
+    fn publish(&mut self) {
+        self.log.published.store(Arc::new(self.state.clone()));
+        self.log.moved.send_replace(self.state.lsn());
+        self.refresh_stats();
+    }
+
+    fn refresh_stats(&self) {
+        if let Some(store) = &self.store {
+            let stats = store.stats();
+            *self.log.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = stats;
+        }
+    }
+
+    fn touch_watermark(&mut self) {
+        let now = self.log.clock.now().wall;
+        let acknowledged = match self.uncommitted.first() {
+            Some(record) => Lsn(record.lsn.0.saturating_sub(1)),
+            None => self.state.lsn(),
+        };
+        if let Some(store) = &mut self.store
+            && let Err(error) = store.touch_watermark(acknowledged, now)
+        {
+            self.fail(&error);
+        }
+    }
+
+    fn maintain(&mut self, what: Maintenance) {
+        match what {
+            Maintenance::Tick => self.tick(),
+            Maintenance::TrimDelta { retention_ms } => {
+                if self.state.delta.trim(self.log.clock.now().mono, retention_ms) {
+                    self.publish();
+                }
+            }
+            Maintenance::TrimLog { floor } => self.trim_log(floor),
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.store.is_none() {
+            self.ticks_until_reopen = self.ticks_until_reopen.saturating_sub(1);
+            if self.ticks_until_reopen == 0 {
+                self.reopen();
+            }
+            return;
+        }
+        if let Err(error) = self.commit_open() {
+            self.fail(&error);
+            return;
+        }
+        self.touch_watermark();
+        self.refresh_stats();
+    }
+
+    /// Commits what was acknowledged before it was safe (`interval` durability).
+    fn commit_open(&mut self) -> Result<(), StoreError> {
+        if self.uncommitted.is_empty() {
+            return Ok(());
+        }
+        if let Some(store) = &mut self.store {
+            store.commit(Durability::Disk)?;
+            self.uncommitted.clear();
+        }
+        Ok(())
+    }
+
+    fn trim_log(&mut self, floor: Lsn) {
+        let now = self.log.clock.now().wall;
+        let Some(store) = &mut self.store else { return };
+        match store.trim(floor, now) {
+            Ok(trimmed) if trimmed.segments > 0 => {
+                info!(
+                    segments = trimmed.segments,
+                    bytes = trimmed.bytes,
+                    first_lsn = %trimmed.first_lsn,
+                    "dropped {} segments of the log, it begins at LSN {}",
+                    trimmed.segments,
+                    trimmed.first_lsn
+                );
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Opens a failed store again and brings the two sides together: what the disk has and memory
+    /// has not was stored but never acknowledged, and is taken over; what memory has and the disk
+    /// has not is appended again.
+    fn reopen(&mut self) {
+        self.ticks_until_reopen = REOPEN_TICKS;
+        let reopened = (self.settings.opener)().and_then(|opened| self.reconcile(opened));
+        match reopened {
+            Ok(()) => {
+                self.log.health.send_replace(StoreHealth::Working);
+                info!(lsn = %self.state.lsn(), "the change log takes changes again");
+            }
+            Err(error) => {
+                let reason = describe(&error);
+                warn!(%reason, "the change log still cannot be opened: {reason}");
+                self.log.health.send_replace(StoreHealth::Failed(reason));
+            }
+        }
+    }
+
+    fn reconcile(&mut self, opened: Opened) -> Result<(), StoreError> {
+        let mut store = opened.store;
+        let mono = self.log.clock.now().mono;
+        let reader = opened.reader;
+        let before = self.state.lsn();
+        replay(&mut self.state.registry, &*reader, opened.last_lsn, mono, &mut |_, _| {})?;
+        if self.state.lsn() > before {
+            for record in reader.read(before.next(), usize::MAX, usize::MAX)? {
+                self.state.delta.push(&record, mono);
+            }
+        }
+        let missing: Vec<Arc<Record>> =
+            self.uncommitted.iter().filter(|r| r.lsn > opened.last_lsn).cloned().collect();
+        if !missing.is_empty() {
+            store.append(&missing)?;
+            store.commit(Durability::Disk)?;
+        }
+        self.uncommitted.clear();
+        self.store = Some(store);
+        self.log.reader.store(Arc::new(reader));
+        self.publish();
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        let committed = self.commit_open();
+        let now = self.log.clock.now().wall;
+        let closed = match self.store.take() {
+            Some(store) => store.close(now),
+            None => Ok(()),
+        };
+        committed.and(closed).map_err(|error| describe(&error))
+    }
+}
+
+/// The error with its causes on one line.
+fn describe(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// One line per change; what operators look for at `info`, the daily bread at `debug`.
+fn tell(record: &Record) {
+    let change = &record.change;
+    let (app, id, lsn) = (&change.app, &change.id, record.lsn);
+    let (what, origin) = (change.kind.as_str(), record.origin.as_str());
+    match change.kind {
+        ChangeKind::Evicted
+        | ChangeKind::OverrideSet
+        | ChangeKind::OverrideLifted
+        | ChangeKind::OverrideForgotten => {
+            info!(app.name = %app, instance.id = %id, %lsn, origin, "{what}: {app}/{id}");
+        }
+        ChangeKind::Registered
+        | ChangeKind::Reregistered
+        | ChangeKind::OverrideStored
+        | ChangeKind::StatusRestored
+        | ChangeKind::MetadataUpdated
+        | ChangeKind::Cancelled => {
+            debug!(app.name = %app, instance.id = %id, %lsn, origin, "{what}: {app}/{id}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What is answered: the few shapes of response that the protocol has.
+//!
+//! Errors have empty bodies. The Netflix client parses any body of a heartbeat's answer as an
+//! instance; a body that is none keeps it from ever registering again (`protocol.md` 1.4). The only
+//! texts are those of the 400s to registrations and batches, as recorded.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+
+use crate::cache::{Body as Rope, Payload};
+use crate::changelog::Unavailable;
+
+/// A response on its way out.
+pub type Answer = Response<Body>;
+
+/// Tells why a change was refused with 503, since the body has to stay empty.
+static REASON: HeaderName = HeaderName::from_static("x-eurekad-reason");
+static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");
+
+/// A status and nothing else.
+pub fn empty(status: StatusCode) -> Answer {
+    let mut answer = Response::new(Body::empty());
+    *answer.status_mut() = status;
+    if status != StatusCode::NO_CONTENT {
+        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
+    answer
+}
+
+/// A body of a media type.
+pub fn with_body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let body = body.into();
+    let mut answer = Response::new(Body::from(body));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}
+
+/// An encoded entity from the cache.
+pub fn payload(payload: Arc<Payload>, content_type: &'static str, is_gzip: bool) -> Answer {
+    let length = payload.len();
+    let mut answer = Response::new(Body::new(Rope::new(payload)));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    if is_gzip {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    answer
+}
+
+/// 405 with the methods that there are.
+pub fn method_not_allowed(methods: &[&str]) -> Answer {
+    let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
+    allow(&mut answer, &methods.join(","));
+    answer
+}
+
+/// The answer to OPTIONS.
+pub fn options(methods: &[&str], wants_text: bool) -> Answer {
+    let mut names: Vec<&str> = Vec::new();
+    if methods.contains(&"GET") && !methods.contains(&"HEAD") {
+        names.push("HEAD");
+    }
+    names.extend(methods);
+    let mut answer = if wants_text {
+        with_body(StatusCode::OK, "text/plain", names.join(", "))
+    } else {
+        empty(StatusCode::OK)
+    };
+    allow(&mut answer, &names.join(","));
+    answer
+}
+
+fn allow(answer: &mut Answer, methods: &str) {
+    if let Ok(value) = HeaderValue::from_str(methods) {
+        answer.headers_mut().insert(ALLOW, value);
+    }
+}
+
+/// A change that was not accepted: clients go to the next server.
+pub fn unavailable(why: &Unavailable) -> Answer {
+    let mut answer = empty(StatusCode::SERVICE_UNAVAILABLE);
+    let text: String =
+        why.to_string().chars().filter(|c| c.is_ascii() && !c.is_ascii_control()).take(400).collect();
+    let headers = answer.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        headers.insert(REASON.clone(), value);
+    }
+    headers.insert(RETRY_AFTER.clone(), HeaderValue::from_static("5"));
+    answer
+}

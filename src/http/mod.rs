@@ -1,0 +1,241 @@
+//! HTTP: the protocol's endpoints on top of the change log and the response cache.
+//!
+//! [`path`] says what a URL means, the handlers (`reads`, `lease`, `batch`, `pages`) what is done,
+//! `answer` how it is told; [`server`] owns the sockets. Handlers decide nothing about the registry:
+//! they turn a request into commands and replies into statuses.
+
+mod answer;
+mod batch;
+mod lease;
+mod pages;
+pub mod path;
+mod reads;
+mod request;
+pub mod server;
+mod status_document;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::body::Body;
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName};
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use tokio::sync::Semaphore;
+
+use crate::cache::ResponseCache;
+use crate::changelog::ChangeLog;
+use crate::clock::Clock;
+use crate::config::{
+    BadInputStatus, Compress, Config, Decoder, DoubleSlash, GzipRequestBodies, Negotiation,
+};
+use crate::types::Millis;
+use crate::wire::accept::{self, Negotiated};
+use crate::wire::{Detail, Dialect, Limits};
+use answer::Answer;
+use path::{PathRules, Route};
+use request::BodyReader;
+
+/// Memory that request bodies in flight may take together, KiB.
+const BODY_BUDGET_KIB: usize = 128 * 1024;
+
+static X_EUREKA_ACCEPT: HeaderName = HeaderName::from_static("x-eureka-accept");
+
+/// Everything that the handlers work with. One per node.
+#[derive(Debug)]
+pub struct Api {
+    pub(crate) config: Arc<Config>,
+    pub(crate) log: Arc<ChangeLog>,
+    pub(crate) cache: Arc<ResponseCache>,
+    pub(crate) clock: Arc<dyn Clock>,
+    started: Millis,
+    /// Monotonic time before which cached reads are refused (`protocol.md` 5.7).
+    reads_open_at: Millis,
+    paths: PathRules,
+    decoder: Dialect,
+    negotiation: Dialect,
+    limits: Limits,
+    bodies: BodyReader,
+    requests: AtomicU64,
+}
+
+/// A request's head, in the words of the protocol.
+struct Head<'a> {
+    method: &'a Method,
+    query: Option<&'a str>,
+    headers: &'a HeaderMap,
+    address: IpAddr,
+}
+
+impl Api {
+    pub fn new(
+        config: Arc<Config>,
+        log: Arc<ChangeLog>,
+        cache: Arc<ResponseCache>,
+        clock: Arc<dyn Clock>,
+        reads_open_at: Millis,
+    ) -> Self {
+        let knobs = &config.compatibility;
+        let is_lenient = knobs.double_slash == DoubleSlash::Collapse;
+        let paths = PathRules {
+            context_path: config.server.context_path.clone(),
+            collapse_slashes: is_lenient,
+            any_prefix: is_lenient,
+            dashboard: config.dashboard.enabled.then(|| config.dashboard.path.clone()),
+            actuator: config.management.base_path.clone(),
+            serverinfo: knobs.serverinfo,
+            encoded_slash: is_lenient,
+        };
+        let decoder = match knobs.decoder {
+            Decoder::Tolerant => Dialect::Tolerant,
+            Decoder::Exact => Dialect::Exact,
+        };
+        let negotiation = match knobs.negotiation {
+            Negotiation::Tolerant => Dialect::Tolerant,
+            Negotiation::Exact => Dialect::Exact,
+        };
+        let limits = Limits {
+            depth: config.limits.nesting_depth,
+            field_bytes: config.limits.field_bytes,
+            id_bytes: config.limits.id_bytes,
+            metadata_entries: config.limits.metadata_entries,
+            ..Limits::default()
+        };
+        let bodies = BodyReader {
+            timeout: config.server.body_timeout,
+            accept_gzip: knobs.gzip_request_bodies == GzipRequestBodies::Accept,
+            budget: Arc::new(Semaphore::new(BODY_BUDGET_KIB)),
+        };
+        Self {
+            started: clock.now().mono,
+            reads_open_at,
+            paths,
+            decoder,
+            negotiation,
+            limits,
+            bodies,
+            requests: AtomicU64::new(0),
+            config,
+            log,
+            cache,
+            clock,
+        }
+    }
+
+    /// Answers one request of the client at `address`.
+    pub async fn answer(&self, request: Request<Body>, address: IpAddr) -> Answer {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let (parts, body) = request.into_parts();
+        let Ok(route) = path::parse(parts.uri.path(), &self.paths) else {
+            return answer::empty(StatusCode::BAD_REQUEST);
+        };
+        let head = Head {
+            method: &parts.method,
+            query: parts.uri.query(),
+            headers: &parts.headers,
+            address,
+        };
+        self.dispatch(route, &head, body).await
+    }
+
+    async fn dispatch(&self, route: Route<'_>, head: &Head<'_>, body: Body) -> Answer {
+        let methods = path::allowed(&route);
+        match route {
+            Route::NotFound => return answer::empty(StatusCode::NOT_FOUND),
+            Route::Home => return self.home(head, methods),
+            Route::LastN => return self.last_n(head, methods),
+            Route::Actuator(below) => return self.actuator(&below, head, methods),
+            _ => {}
+        }
+        let is_read = matches!(*head.method, Method::GET | Method::HEAD) && methods.contains(&"GET");
+        if head.method == Method::OPTIONS {
+            let wants_text = request::text(head.headers, &ACCEPT) == Some("text/plain");
+            return answer::options(methods, wants_text);
+        }
+        if !is_read && !methods.contains(&head.method.as_str()) {
+            return answer::method_not_allowed(methods);
+        }
+        // A body of the wrong type is refused before anybody looks at what may be answered.
+        let request_type = if head.method == Method::POST {
+            let content_type = request::text(head.headers, &hyper::header::CONTENT_TYPE);
+            match accept::request_format(content_type) {
+                Ok(request_type) => Some(request_type),
+                Err(_) => return answer::empty(StatusCode::UNSUPPORTED_MEDIA_TYPE),
+            }
+        } else {
+            None
+        };
+        let accepted = request::joined(head.headers, &ACCEPT);
+        let Some(negotiated) = accept::negotiate(accepted.as_deref(), self.negotiation) else {
+            return answer::empty(StatusCode::NOT_ACCEPTABLE);
+        };
+        match (route, request_type) {
+            (Route::App(app), Some(request_type)) => {
+                self.register(&app, request_type, negotiated, head, body).await
+            }
+            (Route::Batch, Some(request_type)) => {
+                self.batch(request_type, negotiated, head, body).await
+            }
+            (route, _) if is_read => self.read(route, negotiated, head).await,
+            (Route::Instance { app, id }, _) if head.method == Method::PUT => {
+                self.renew(&app, &id, negotiated, head).await
+            }
+            (Route::Instance { app, id }, _) => self.cancel(&app, &id, head).await,
+            (Route::InstanceStatus { app, id }, _) if head.method == Method::PUT => {
+                self.set_status(&app, &id, head).await
+            }
+            (Route::InstanceStatus { app, id }, _) => self.delete_status(&app, &id, head).await,
+            (Route::InstanceMetadata { app, id }, _) => {
+                self.update_metadata(&app, &id, head).await
+            }
+            // ASG status belongs to AWS mode, which this server does not have (`protocol.md` 8.4).
+            (Route::AsgStatus, _) => answer::empty(StatusCode::BAD_REQUEST),
+            (_, _) => answer::empty(StatusCode::NOT_FOUND),
+        }
+    }
+
+    /// The status for input that cannot be read: the original falls over with 500.
+    fn bad_input(&self) -> StatusCode {
+        match self.config.compatibility.bad_input_status {
+            BadInputStatus::BadRequest => StatusCode::BAD_REQUEST,
+            BadInputStatus::ServerError => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Whether bad input is refused before anything is applied; the original applies first.
+    fn validates_first(&self) -> bool {
+        self.config.compatibility.bad_input_status == BadInputStatus::BadRequest
+    }
+
+    /// Whether an answer of this kind may be compressed for this client.
+    fn wants_gzip(&self, is_list: bool, headers: &HeaderMap) -> bool {
+        let is_offered = is_list || self.config.compatibility.compress == Compress::Any;
+        is_offered
+            && accept::accepts_gzip(
+                request::joined(headers, &ACCEPT_ENCODING).as_deref(),
+                self.negotiation,
+            )
+    }
+
+    fn detail(headers: &HeaderMap) -> Detail {
+        accept::detail(request::text(headers, &X_EUREKA_ACCEPT))
+    }
+
+    fn are_reads_open(&self) -> bool {
+        self.clock.now().mono >= self.reads_open_at
+    }
+
+    fn own_id(&self) -> &str {
+        &self.config.instance.instance_id
+    }
+
+    /// Requests since the start.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+}
+
+/// The label of an answer that was written from objects.
+fn label(negotiated: Negotiated) -> &'static str {
+    negotiated.content_type.content_type()
+}

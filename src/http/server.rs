@@ -1,0 +1,126 @@
+//! The listener: connections with bounds on their number and on how long they may dawdle, and a stop
+//! that lets requests finish.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use super::Api;
+
+/// Room for a request's head; hyper wants at least 8 KiB.
+const HEAD_BYTES_MIN: usize = 8192;
+/// How long to wait after the system could not accept a connection, such as with too many files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bounds of the listener.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    pub max_connections: usize,
+    /// From the first byte of a head, or from the end of the last request, to the end of the head.
+    pub header_timeout: Duration,
+    pub max_header_bytes: usize,
+    /// How long open connections may take to finish after a stop.
+    pub grace: Duration,
+}
+
+/// Serves until `stop`, then lets what is under way finish within the grace. Returns when no
+/// connection is left.
+pub async fn serve(
+    listener: TcpListener,
+    api: Arc<Api>,
+    settings: ServerSettings,
+    stop: CancellationToken,
+) {
+    let connections = TaskTracker::new();
+    let places = Arc::new(Semaphore::new(settings.max_connections));
+    loop {
+        // A place first: what does not fit waits in the listener's backlog.
+        let place = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            place = places.clone().acquire_owned() => match place {
+                Ok(place) => place,
+                Err(_) => break,
+            },
+        };
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                let connection =
+                    connection(stream, address, api.clone(), settings.clone(), stop.clone());
+                connections.spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                warn!(%error, "accepting a connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    connections.close();
+    if tokio::time::timeout(settings.grace, connections.wait()).await.is_err() {
+        let left = connections.len();
+        warn!(connections = left, "{left} connections did not finish in time and are cut");
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    address: SocketAddr,
+    api: Arc<Api>,
+    settings: ServerSettings,
+    stop: CancellationToken,
+) {
+    // Small answers must not wait for an acknowledgement of the one before.
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "setting TCP_NODELAY: {error}");
+    }
+    let service = service_fn(move |request: Request<Incoming>| {
+        let api = api.clone();
+        async move {
+            Ok::<_, Infallible>(api.answer(request.map(Body::new), address.ip()).await)
+        }
+    });
+    let http = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.header_timeout)
+        .max_buf_size(settings.max_header_bytes.max(HEAD_BYTES_MIN))
+        .keep_alive(true)
+        .pipeline_flush(true)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut http = std::pin::pin!(http);
+    tokio::select! {
+        biased;
+        ended = http.as_mut() => {
+            if let Err(error) = ended {
+                debug!(address = %address, %error, "connection of {address}: {error}");
+            }
+        }
+        () = stop.cancelled() => {
+            http.as_mut().graceful_shutdown();
+            if let Err(error) = http.await {
+                debug!(address = %address, %error, "connection of {address}: {error}");
+            }
+        }
+    }
+}

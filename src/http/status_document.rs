@@ -1,0 +1,164 @@
+//! `GET /status`: the server about itself (`protocol.md` 1.10). The original cannot write it as JSON
+//! when no minimum of peers is set; `eurekad.status-document=eureka` brings that 500 back.
+
+use std::sync::Arc;
+
+use hyper::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::answer::{self, Answer};
+use super::{Api, Head};
+use crate::config::{OwnInstance, StatusDocument};
+use crate::registry::instance::{DataCenter, Instance, LeaseTerms, Port};
+use crate::registry::status::Status;
+use crate::types::AppName;
+use crate::wire::accept::Negotiated;
+use crate::wire::{self, Format, InstanceView, LeaseTimes};
+
+impl Api {
+    pub(super) fn server_status(&self, negotiated: Negotiated, head: &Head<'_>) -> Answer {
+        let is_original = self.config.compatibility.status_document == StatusDocument::Eureka;
+        let format = negotiated.content_type;
+        if is_original && (format == Format::Json || head.method == Method::HEAD) {
+            return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        let instance = self.own_instance();
+        let view =
+            InstanceView { instance: &instance, times: LeaseTimes::default(), is_coordinating: false };
+        let body = match format {
+            Format::Json => self.status_json(&view),
+            Format::Xml => self.status_xml(&view),
+        };
+        answer::with_body(StatusCode::OK, format.content_type(), body)
+    }
+
+    fn status_json(&self, view: &InstanceView<'_>) -> Vec<u8> {
+        let mut instance = Vec::new();
+        wire::write_instance_bare(&mut instance, view);
+        // The writer's output is JSON; anything else would be its defect, seen by its own tests.
+        let instance: Value = serde_json::from_slice(&instance).unwrap_or(Value::Null);
+        let document = json!({
+            "generalStats": to_object(self.general_stats()),
+            "applicationStats": to_object(self.application_stats()),
+            "instanceInfo": instance,
+        });
+        document.to_string().into_bytes()
+    }
+
+    fn status_xml(&self, view: &InstanceView<'_>) -> Vec<u8> {
+        let mut instance = Vec::new();
+        wire::write_instance(&mut instance, Format::Xml, view, false);
+        let instance = String::from_utf8_lossy(&instance)
+            .replacen("<instance>", "<instanceInfo>", 1)
+            .replacen("</instance>", "</instanceInfo>", 1)
+            .replace('\n', "\n  ");
+        let mut text = String::from("<com.netflix.eureka.util.StatusInfo>\n");
+        for (name, stats) in
+            [("generalStats", self.general_stats()), ("applicationStats", self.application_stats())]
+        {
+            text.push_str(&format!("  <{name}>\n"));
+            for (key, value) in stats {
+                text.push_str(&format!("    <{key}>{value}</{key}>\n"));
+            }
+            text.push_str(&format!("  </{name}>\n"));
+        }
+        text.push_str("  ");
+        text.push_str(&instance);
+        text.push_str("\n</com.netflix.eureka.util.StatusInfo>");
+        text.into_bytes()
+    }
+
+    /// Values are digits, units and blanks: nothing to escape.
+    fn general_stats(&self) -> Vec<(&'static str, String)> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let memory = crate::telemetry::process::memory();
+        let percent = (memory.resident * 100).checked_div(memory.total).unwrap_or(0);
+        vec![
+            ("num-of-cpus", cpus.to_string()),
+            ("total-avail-memory", format!("{}mb", memory.total >> 20)),
+            ("current-memory-usage", format!("{}mb ({percent}%)", memory.resident >> 20)),
+            ("server-uptime", uptime(self.clock.now().mono.since(self.started))),
+        ]
+    }
+
+    /// Replicas: none before there is replication.
+    #[expect(clippy::unused_self, reason = "the peers will be the node's")]
+    fn application_stats(&self) -> Vec<(&'static str, String)> {
+        ["registered-replicas", "available-replicas", "unavailable-replicas"]
+            .map(|name| (name, String::new()))
+            .into()
+    }
+
+    fn own_instance(&self) -> Instance {
+        let started = self.clock.now().wall.0.saturating_sub(
+            self.clock.now().mono.since(self.started),
+        );
+        describe_self(&self.config.instance, i64::try_from(started).unwrap_or(i64::MAX))
+    }
+}
+
+/// This node as an instance.
+fn describe_self(own: &OwnInstance, since: i64) -> Instance {
+    let text = |s: &String| Some(Arc::<str>::from(s.as_str()));
+    let seconds = |d: std::time::Duration| i32::try_from(d.as_secs()).unwrap_or(i32::MAX);
+    Instance {
+        instance_id: text(&own.instance_id),
+        app: AppName::new(&own.app_name),
+        app_group_name: own.app_group_name.as_ref().and_then(text),
+        host_name: own.host_name.as_str().into(),
+        ip_addr: own.ip_address.as_str().into(),
+        sid: None,
+        port: Port { number: own.port.into(), enabled: own.port_enabled },
+        secure_port: Port { number: own.secure_port.into(), enabled: own.secure_port_enabled },
+        country_id: 1,
+        data_center: DataCenter::MyOwn,
+        status: Status::Up,
+        overridden_status: Status::Unknown,
+        lease: LeaseTerms {
+            renewal_interval_secs: seconds(own.renewal_interval),
+            duration_secs: seconds(own.lease_duration),
+        },
+        metadata: own
+            .metadata
+            .iter()
+            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .collect(),
+        home_page_url: text(&own.home_page_url),
+        status_page_url: text(&own.status_page_url),
+        health_check_url: text(&own.health_check_url),
+        secure_health_check_url: own.secure_health_check_url.as_ref().and_then(text),
+        vip_address: text(&own.vip_address),
+        secure_vip_address: text(&own.secure_vip_address),
+        asg_name: own.asg_name.as_ref().and_then(text),
+        last_updated_timestamp: since,
+        last_dirty_timestamp: since,
+        action_type: None,
+    }
+}
+
+fn to_object(stats: Vec<(&'static str, String)>) -> Map<String, Value> {
+    stats.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
+}
+
+/// `1 day 02:03`, `2 days 00:00`, `00:07`: days, hours, minutes, as the original writes it.
+pub(super) fn uptime(ms: u64) -> String {
+    let minutes = ms / 60_000;
+    let (days, hours, minutes) = (minutes / 1440, minutes / 60 % 24, minutes % 60);
+    match days {
+        0 => format!("{hours:02}:{minutes:02}"),
+        1 => format!("1 day {hours:02}:{minutes:02}"),
+        _ => format!("{days} days {hours:02}:{minutes:02}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uptime_is_written_as_days_hours_and_minutes() {
+        assert_eq!(uptime(7 * 60_000), "00:07");
+        assert_eq!(uptime((1440 + 123) * 60_000), "1 day 02:03");
+        assert_eq!(uptime(2 * 1440 * 60_000), "2 days 00:00");
+    }
+}

@@ -1,0 +1,341 @@
+//! The composition root: builds every part of a node from its configuration, in the order in which
+//! they need each other, and takes them down in the reverse one.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{error, info, warn};
+
+use crate::cache::{self, ResponseCache};
+use crate::changelog::{ChangeLog, Facts, StoreHealth, WriterSettings, recover};
+use crate::clock::Clock;
+use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
+use crate::http::Api;
+use crate::http::server::{ServerSettings, serve};
+use crate::registry::rules::{self, Rules};
+use crate::registry::self_preservation::{RenewalMeter, Settings};
+use crate::store::{self, Durability, OnDamage, Opened, Progress, StoreError, StoreOptions};
+use crate::timers::Timers;
+use crate::types::Millis;
+
+/// Connections that may wait in the system for a place.
+const BACKLOG: u32 = 1024;
+/// How long the store may take to close; what was acknowledged is safe before that.
+const CLOSE_MAX: Duration = Duration::from_secs(10);
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    address: SocketAddr,
+    log: Arc<ChangeLog>,
+    stop: CancellationToken,
+    /// Cancelled when requests may no longer come, before anything else stops.
+    stop_serving: CancellationToken,
+    serving: TaskTracker,
+    tasks: TaskTracker,
+    on_failure: OnStoreFailure,
+}
+
+impl Node {
+    /// Recovers the store, then opens the port: nobody is answered before replay is done.
+    ///
+    /// # Errors
+    /// The store cannot be used, or the port cannot be opened; the text says what to do.
+    pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        let config = Arc::new(config);
+        let started = clock.now().mono;
+        let rules = Arc::new(rules_of(&config));
+        let retention_ms = millis(config.registry.delta_retention);
+
+        let options = store_options(&config);
+        let recovered = {
+            let (options, clock, rules) = (options.clone(), clock.clone(), rules.clone());
+            let recovery = move || -> Result<_, StoreError> {
+                let opened = store::open(&options, clock.now().wall, &mut tell_progress)?;
+                let mut told = 0;
+                let mut progress = |done: u64, total: u64| {
+                    if done / 100_000 > told {
+                        told = done / 100_000;
+                        info!(done, total, "replayed {done} of {total} records");
+                    }
+                };
+                recover(opened, rules, retention_ms, clock.now(), &mut progress)
+            };
+            tokio::task::spawn_blocking(recovery).await.context("the recovery panicked")?
+        }
+        .context("cannot start on this data directory")?;
+        let facts = recovered.facts.clone();
+        let instances = recovered.published.registry.len();
+        let lsn = recovered.published.lsn();
+
+        let listener = bind(SocketAddr::new(config.server.address, config.server.port))?;
+        let address = listener.local_addr().context("reading the port that was opened")?;
+
+        let protection = protection_of(&config);
+        let phantom = if facts.is_empty { config.registry.open_for_traffic_count } else { 0 };
+        let meter = Arc::new(RenewalMeter::new(phantom));
+        let (durability, commit_every) = match config.store.durability {
+            config::Durability::Sync => (Some(Durability::Disk), None),
+            config::Durability::Process => (Some(Durability::Flush), None),
+            config::Durability::Interval(every) => (None, Some(every)),
+        };
+        let opener = {
+            let (options, clock) = (options, clock.clone());
+            Box::new(move || -> Result<Opened, StoreError> {
+                store::open(&options, clock.now().wall, &mut tell_progress)
+            })
+        };
+        // The leases' grace begins now that the node serves.
+        let serving_since = clock.now().mono;
+        for lease in recovered.published.registry.leases() {
+            lease.clock.restart(serving_since);
+        }
+        let log = ChangeLog::start(
+            recovered,
+            WriterSettings { durability, opener },
+            meter,
+            protection,
+            clock.clone(),
+        )
+        .context("starting the change log's writer")?;
+        let cache = Arc::new(ResponseCache::new(cache::Settings {
+            use_read_only: config.cache.read_only_level,
+            early_refresh: config.compatibility.response_cache_early_refresh,
+            expire_after: config.cache.expire_after,
+            max_bytes: config.cache.max_bytes,
+            own_instance_id: config.instance.instance_id.as_str().into(),
+        }));
+        let reads_open_at = reads_open_at(&config, &facts, serving_since);
+        let api = Arc::new(Api::new(
+            config.clone(),
+            log.clone(),
+            cache.clone(),
+            clock.clone(),
+            reads_open_at,
+        ));
+
+        let (stop, stop_serving) = (CancellationToken::new(), CancellationToken::new());
+        let (serving, tasks) = (TaskTracker::new(), TaskTracker::new());
+        Timers {
+            config: config.clone(),
+            log: log.clone(),
+            cache,
+            clock: clock.clone(),
+            checkpoint_lsn: facts.checkpoint_lsn,
+            commit_every,
+        }
+        .start(&tasks, &stop);
+        serving.spawn(serve(
+            listener,
+            api,
+            ServerSettings {
+                max_connections: config.server.max_connections,
+                header_timeout: config.server.header_timeout.max(config.server.idle_timeout),
+                max_header_bytes: config.server.max_header_bytes,
+                grace: config.server.shutdown_grace,
+            },
+            stop_serving.clone(),
+        ));
+
+        for note in &facts.notes {
+            warn!("the store was mended: {note}");
+        }
+        let duration_ms = clock.now().mono.since(started);
+        info!(
+            port = address.port(),
+            data_dir = %config.store.data_dir.display(),
+            instances,
+            %lsn,
+            checkpoint_lsn = %facts.checkpoint_lsn,
+            replayed = facts.replayed,
+            duration_ms,
+            node_id = %facts.node_id,
+            profile = config::Choice::as_str(config.compatibility.profile),
+            "serving on port {}, {instances} instances recovered at LSN {lsn} from {} in {duration_ms} ms",
+            address.port(),
+            config.store.data_dir.display(),
+        );
+        Ok(Self {
+            address,
+            log,
+            stop,
+            stop_serving,
+            serving,
+            tasks,
+            on_failure: config.store.on_failure,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The change log, for tests and tools inside the process.
+    pub fn log(&self) -> &Arc<ChangeLog> {
+        &self.log
+    }
+
+    /// Waits for a failure that must end the node (`on-store-failure: exit`, or a dead writer).
+    pub async fn failed(&self) -> String {
+        let mut health = self.log.health();
+        loop {
+            let state = health.borrow_and_update().clone();
+            match state {
+                StoreHealth::Failed(reason) if self.on_failure == OnStoreFailure::Exit => {
+                    return reason;
+                }
+                StoreHealth::Closed => return "the change log's writer has ended".into(),
+                StoreHealth::Failed(_) | StoreHealth::Working => {}
+            }
+            if health.changed().await.is_err() {
+                return "the change log is gone".into();
+            }
+        }
+    }
+
+    /// Stops accepting, lets requests finish, stops the timers, commits and closes the store. Takes
+    /// at most the configured grace and a few seconds.
+    ///
+    /// # Errors
+    /// The store could not be closed cleanly; nothing that was acknowledged is lost by that.
+    pub async fn stop(self) -> Result<()> {
+        self.stop_serving.cancel();
+        self.serving.close();
+        self.serving.wait().await;
+        self.stop.cancel();
+        self.tasks.close();
+        let closing = async {
+            self.tasks.wait().await;
+            self.log.close().await
+        };
+        match tokio::time::timeout(CLOSE_MAX, closing).await {
+            Ok(Ok(())) => {
+                info!(lsn = %self.log.published().lsn(), "stopped");
+                Ok(())
+            }
+            Ok(Err(reason)) => {
+                error!(%reason, "closing the store: {reason}");
+                bail!("closing the store: {reason}")
+            }
+            Err(_) => bail!("the store did not close within {} s", CLOSE_MAX.as_secs()),
+        }
+    }
+}
+
+/// `SO_REUSEADDR`, so that a restart does not wait for the connections of the life before.
+fn bind(address: SocketAddr) -> Result<TcpListener> {
+    let attempt = || {
+        let socket = if address.is_ipv4() {
+            tokio::net::TcpSocket::new_v4()?
+        } else {
+            tokio::net::TcpSocket::new_v6()?
+        };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    attempt().with_context(|| {
+        format!(
+            "cannot open {address}: another server may use it; choose another with --server.port"
+        )
+    })
+}
+
+fn tell_progress(progress: Progress) {
+    match progress {
+        Progress::WaitingForLock { pid } => {
+            let whose = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+            warn!("another eurekad{whose} uses the data directory, waiting for it to end");
+        }
+        Progress::Opening => info!("opening the store"),
+        Progress::Mending(what) => warn!("mending the store: {what}"),
+        Progress::Migrating { name, done } => info!(done, "migrating the store: {name}"),
+        Progress::Verifying { records } => info!(records, "verified {records} records"),
+        Progress::LoadingCheckpoint { lsn } => info!(%lsn, "loading the checkpoint at LSN {lsn}"),
+    }
+}
+
+/// When cached reads are answered (`protocol.md` 5.7): at once, unless nothing was recovered and
+/// the count given at opening is 0.
+fn reads_open_at(config: &Config, facts: &Facts, now: Millis) -> Millis {
+    if facts.is_empty && config.registry.open_for_traffic_count == 0 {
+        now.plus(millis(config.registry.wait_when_sync_empty))
+    } else {
+        Millis::ZERO
+    }
+}
+
+fn store_options(config: &Config) -> StoreOptions {
+    let settings = &config.store;
+    StoreOptions {
+        history_max_age_ms: millis(settings.history_max_age),
+        history_max_bytes: settings.history_max_bytes,
+        lock_wait_ms: millis(settings.lock_wait),
+        on_damage: match settings.on_damage {
+            // Moving aside by itself takes peers to copy from.
+            OnDamagedStore::Refuse | OnDamagedStore::Auto => OnDamage::Refuse,
+            OnDamagedStore::MoveAside => OnDamage::MoveAside,
+        },
+        ..StoreOptions::new(&settings.data_dir)
+    }
+}
+
+fn protection_of(config: &Config) -> Settings {
+    let registry = &config.registry;
+    Settings {
+        enabled: registry.self_preservation,
+        renewal_percent_threshold: registry.renewal_percent_threshold,
+        expected_client_renewal_interval_secs: registry.expected_client_renewal_interval.as_secs(),
+        max_protection_ms: millis(registry.max_protection_time),
+    }
+}
+
+/// The knobs of the configuration as the core knows them.
+fn rules_of(config: &Config) -> Rules {
+    let knobs = &config.compatibility;
+    Rules {
+        lease_expiry: match knobs.lease_expiry {
+            config::LeaseExpiry::Exact => rules::LeaseExpiry::Exact,
+            config::LeaseExpiry::Eureka => rules::LeaseExpiry::Eureka,
+        },
+        override_scope: match knobs.override_scope {
+            config::OverrideScope::Instance => rules::OverrideScope::Instance,
+            config::OverrideScope::Id => rules::OverrideScope::Id,
+        },
+        status_by_renewal: match knobs.status_by_renewal {
+            config::StatusByRenewal::Change => rules::StatusByRenewal::Change,
+            config::StatusByRenewal::Silent => rules::StatusByRenewal::Silent,
+        },
+        metadata_update: match knobs.metadata_update {
+            config::MetadataUpdate::Change => rules::MetadataUpdate::Change,
+            config::MetadataUpdate::ReRegister => rules::MetadataUpdate::Reregister,
+        },
+        same_status_override: match knobs.same_status_override {
+            config::SameStatusOverride::Stored => rules::SameStatusOverride::Stored,
+            config::SameStatusOverride::Ignored => rules::SameStatusOverride::Ignored,
+        },
+        override_lift: match knobs.override_lift {
+            config::OverrideLift::Reported => rules::OverrideLift::Reported,
+            config::OverrideLift::Unknown => rules::OverrideLift::Unknown,
+        },
+        unknown_override: match knobs.unknown_override {
+            config::UnknownOverride::Lift => rules::UnknownOverride::Lift,
+            config::UnknownOverride::Store => rules::UnknownOverride::Store,
+        },
+        thresholds: match knobs.thresholds {
+            config::Thresholds::Leases => rules::Thresholds::Leases,
+            config::Thresholds::Eureka => rules::Thresholds::Eureka,
+        },
+        sync_when_timestamp_differs: config.registry.sync_when_timestamp_differs,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

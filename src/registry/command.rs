@@ -1,0 +1,94 @@
+//! What can be asked of the registry. Each mutation of the outside world, whoever brings it, is one
+//! of these; [`super::Registry::decide`] answers it with changes.
+
+use std::sync::Arc;
+
+use crate::registry::change::Change;
+use crate::registry::instance::Instance;
+use crate::registry::lease::Lease;
+use crate::registry::status::Status;
+use crate::types::{AppName, InstanceId, Now};
+
+/// A request to the registry.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// `POST /apps/{app}`: a validated instance.
+    Register(Arc<Instance>),
+    /// `PUT /apps/{app}/{id}`.
+    Renew { app: AppName, id: InstanceId, renewal: Renewal },
+    /// `DELETE /apps/{app}/{id}`.
+    Cancel { app: AppName, id: InstanceId },
+    /// `PUT /apps/{app}/{id}/status`.
+    SetStatus { app: AppName, id: InstanceId, status: Status, dirty: Option<i64> },
+    /// `DELETE /apps/{app}/{id}/status`; `status` is the value that the caller wants instead.
+    DeleteOverride { app: AppName, id: InstanceId, status: Option<Status>, dirty: Option<i64> },
+    /// `PUT /apps/{app}/{id}/metadata`.
+    UpdateMetadata { app: AppName, id: InstanceId, entries: Vec<(Arc<str>, Arc<str>)> },
+    /// The eviction timer: all leases that are over, within the limit.
+    Evict(Eviction),
+}
+
+/// What a heartbeat says besides whose it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renewal {
+    /// The sender's version of the instance.
+    pub dirty: Option<i64>,
+    /// A peer's override; counts only when the peer is newer.
+    pub overridden: Option<Status>,
+}
+
+/// Parameters of one eviction run (`protocol.md` 5.4).
+#[derive(Clone, Copy, Debug)]
+pub struct Eviction {
+    /// Lateness of the run, added to every lease, ms.
+    pub extra_ms: u64,
+    /// At most the share `1 - renewal_percent_threshold` of the registry goes in one run.
+    pub renewal_percent_threshold: f64,
+    /// Seed of the choice among more expired leases than the limit allows.
+    pub seed: u64,
+}
+
+/// The circumstances of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    pub now: Now,
+    /// Whether a peer sent it: peers' words are taken as they are, and never forwarded.
+    pub is_replication: bool,
+    /// Whether expired leases count as gone (`protocol.md` 5.6).
+    pub expiration_enabled: bool,
+}
+
+/// The answer to a command.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Done, also if nothing had to change.
+    Done,
+    /// No such lease.
+    NotFound,
+    /// The lease was renewed, but the sender knows a newer version: it must register (404).
+    SenderIsNewer,
+    /// The lease was renewed, but a peer's version is older than ours: here is ours (409).
+    Conflict(Arc<Lease>),
+    /// So many leases were evicted of so many expired ones.
+    Evicted { evicted: usize, expired: usize },
+}
+
+/// What follows from a command: the answer, the changes to log, and the renewal that happens
+/// whether or not anything changes.
+#[derive(Debug)]
+pub struct Decision {
+    pub reply: Reply,
+    pub changes: Vec<Change>,
+    /// The lease whose clock the command moves.
+    pub renews: Option<Arc<Lease>>,
+    /// Whether that counts in the renewals of the last minute (`protocol.md` 3.5: an override does
+    /// not).
+    pub counts: bool,
+}
+
+impl Decision {
+    /// An answer without consequences.
+    pub fn reply(reply: Reply) -> Self {
+        Self { reply, changes: Vec::new(), renews: None, counts: false }
+    }
+}

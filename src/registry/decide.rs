@@ -1,0 +1,388 @@
+//! The rules: what follows from a command (`protocol.md` 3). Nothing here changes anything; a
+//! decision lists the changes that [`super::Registry::evolve`] would apply.
+
+use std::sync::Arc;
+
+use super::Registry;
+use super::change::{Change, ChangeKind, LeaseImage, OverrideEffect};
+use super::command::{Command, Context, Decision, Eviction, Renewal, Reply};
+use super::eviction;
+use super::instance::{ActionType, Instance};
+use super::lease::Lease;
+use super::rules::{
+    MetadataUpdate, OverrideLift, OverrideScope, SameStatusOverride, StatusByRenewal,
+    UnknownOverride,
+};
+use super::status::{Status, effective};
+use crate::types::{AppName, InstanceId, Millis};
+
+impl Registry {
+    /// What follows from `command` in this state. Pure: the same state, command and context give
+    /// the same decision.
+    pub fn decide(&self, command: &Command, context: &Context) -> Decision {
+        match command {
+            Command::Register(instance) => self.decide_register(instance, context),
+            Command::Renew { app, id, renewal } => {
+                self.decide_renewal(app.as_str(), id.as_str(), *renewal, context)
+            }
+            Command::Cancel { app, id } => self.decide_cancel(app, id, context),
+            Command::SetStatus { app, id, status, dirty } => {
+                self.decide_set_status(app, id, *status, *dirty, context)
+            }
+            Command::DeleteOverride { app, id, status, dirty } => {
+                self.decide_delete_override(app, id, *status, *dirty, context)
+            }
+            Command::UpdateMetadata { app, id, entries } => {
+                self.decide_metadata(app, id, entries, context)
+            }
+            Command::Evict(eviction) => self.decide_eviction(eviction, context),
+        }
+    }
+
+    /// `protocol.md` 3.2. The older of two descriptions loses, but the lease starts anew either way.
+    fn decide_register(&self, sent: &Arc<Instance>, context: &Context) -> Decision {
+        let (app, id) = (sent.app.clone(), sent.id());
+        let existing = self.lease(app.as_str(), id.as_str());
+        let kept =
+            existing.filter(|e| e.instance().last_dirty_timestamp > sent.last_dirty_timestamp);
+        let mut instance = (**kept.map_or(sent, |lease| lease.instance())).clone();
+        let reported = match kept {
+            Some(lease) => lease.image.reported,
+            None => reported_status(sent, existing),
+        };
+
+        let mut override_effect = OverrideEffect::Keep;
+        let mut override_ = self.override_of(&app, &id);
+        if let Some(status) = override_ {
+            instance.overridden_status = status;
+        } else if instance.overridden_status != Status::Unknown {
+            override_ = Some(instance.overridden_status);
+            override_effect = OverrideEffect::Set(instance.overridden_status);
+        }
+        let existing_status = existing.map(|lease| lease.instance().status);
+        instance.status =
+            effective(instance.status, override_, existing_status, context.is_replication);
+        instance.action_type = Some(ActionType::Added);
+        instance.last_updated_timestamp = timestamp(context.now.wall);
+
+        let mut service_up_at = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
+        if instance.status == Status::Up && service_up_at == Millis::ZERO {
+            service_up_at = context.now.wall;
+        }
+        let image = LeaseImage {
+            reported,
+            duration_ms: duration_ms(sent.lease.duration_secs),
+            registered_at: context.now.wall,
+            service_up_at,
+            evicted_at: Millis::ZERO,
+            renewed_at: context.now.wall,
+            instance: Arc::new(instance),
+        };
+        let kind = match existing {
+            Some(_) => ChangeKind::Reregistered,
+            None => ChangeKind::Registered,
+        };
+        let change = Change { app, id, kind, lease: Some(image), override_effect, visible: true };
+        Decision { changes: vec![change], ..Decision::reply(Reply::Done) }
+    }
+
+    /// `protocol.md` 1.8 and 3.3. Takes plain texts, so that a heartbeat that changes nothing
+    /// allocates nothing; names are upper case already.
+    pub fn decide_renewal(
+        &self,
+        app: &str,
+        id: &str,
+        renewal: Renewal,
+        context: &Context,
+    ) -> Decision {
+        let Some(lease) = self.lease(app, id) else { return Decision::reply(Reply::NotFound) };
+        let instance = lease.instance();
+        let override_ = if self.overrides.is_empty() {
+            None
+        } else {
+            self.override_of(&instance.app, &instance.id())
+        };
+        let status =
+            effective(instance.status, override_, Some(instance.status), context.is_replication);
+        if status == Status::Unknown {
+            // "Status deleted, register again."
+            return Decision::reply(Reply::NotFound);
+        }
+        let mut decision = Decision {
+            reply: Reply::Done,
+            changes: Vec::new(),
+            renews: Some(lease.clone()),
+            counts: true,
+        };
+        if status != instance.status {
+            decision.changes.push(self.status_restored(lease, status, context));
+        }
+        self.compare_versions(lease, renewal, context, &mut decision);
+        decision
+    }
+
+    fn status_restored(&self, lease: &Lease, status: Status, context: &Context) -> Change {
+        let is_visible = self.rules.status_by_renewal == StatusByRenewal::Change;
+        let mut instance = (**lease.instance()).clone();
+        instance.status = status;
+        let mut image = lease.to_image();
+        if is_visible {
+            mark_modified(&mut instance, context);
+            if status == Status::Up && image.service_up_at == Millis::ZERO {
+                image.service_up_at = context.now.wall;
+            }
+        }
+        image.instance = Arc::new(instance);
+        change_of(ChangeKind::StatusRestored, image, OverrideEffect::Keep, is_visible)
+    }
+
+    /// The table of `protocol.md` 1.8; the lease is renewed in every row of it.
+    fn compare_versions(
+        &self,
+        lease: &Arc<Lease>,
+        renewal: Renewal,
+        context: &Context,
+        decision: &mut Decision,
+    ) {
+        let Some(theirs) = renewal.dirty else { return };
+        let instance = lease.instance();
+        let ours = instance.last_dirty_timestamp;
+        let is_hidden =
+            context.expiration_enabled && lease.is_expired(context.now.mono, 0);
+        if theirs == ours || !self.rules.sync_when_timestamp_differs || is_hidden {
+            return;
+        }
+        if theirs > ours {
+            decision.reply = Reply::SenderIsNewer;
+            let overridden = renewal.overridden.filter(|s| *s != Status::Unknown);
+            if let Some(status) = overridden.filter(|_| context.is_replication)
+                && self.override_of(&instance.app, &instance.id()) != Some(status)
+            {
+                decision.changes.push(self.override_stored(lease, status));
+            }
+        } else if context.is_replication {
+            decision.reply = Reply::Conflict(lease.clone());
+        }
+    }
+
+    /// "Store override if required" (`protocol.md` 3.6): the status follows at the next renewal.
+    fn override_stored(&self, lease: &Lease, status: Status) -> Change {
+        let is_visible = self.rules.status_by_renewal == StatusByRenewal::Change;
+        let mut instance = (**lease.instance()).clone();
+        instance.overridden_status = status;
+        let image = LeaseImage { instance: Arc::new(instance), ..lease.to_image() };
+        change_of(ChangeKind::OverrideStored, image, OverrideEffect::Set(status), is_visible)
+    }
+
+    /// `protocol.md` 3.4.
+    fn decide_cancel(&self, app: &AppName, id: &InstanceId, context: &Context) -> Decision {
+        if let Some(lease) = self.lease(app.as_str(), id.as_str()) {
+            let change = removal(ChangeKind::Cancelled, lease, context);
+            return Decision { changes: vec![change], ..Decision::reply(Reply::Done) };
+        }
+        let mut decision = Decision::reply(Reply::NotFound);
+        if self.rules.override_scope == OverrideScope::Id && self.override_of(app, id).is_some() {
+            decision.changes.push(Change {
+                app: app.clone(),
+                id: id.clone(),
+                kind: ChangeKind::OverrideForgotten,
+                lease: None,
+                override_effect: OverrideEffect::Remove,
+                visible: false,
+            });
+        }
+        decision
+    }
+
+    /// The lease that an operator's request is about: an expired one counts as gone.
+    fn visible_lease(
+        &self,
+        app: &AppName,
+        id: &InstanceId,
+        context: &Context,
+    ) -> Option<&Arc<Lease>> {
+        self.lease(app.as_str(), id.as_str())
+            .filter(|lease| !context.expiration_enabled || !lease.is_expired(context.now.mono, 0))
+    }
+
+    /// `protocol.md` 3.5.
+    fn decide_set_status(
+        &self,
+        app: &AppName,
+        id: &InstanceId,
+        status: Status,
+        dirty: Option<i64>,
+        context: &Context,
+    ) -> Decision {
+        if status == Status::Unknown && self.rules.unknown_override == UnknownOverride::Lift {
+            return self.decide_delete_override(app, id, None, dirty, context);
+        }
+        let Some(lease) = self.visible_lease(app, id, context) else {
+            return Decision::reply(Reply::NotFound);
+        };
+        let mut decision = Decision { renews: Some(lease.clone()), ..Decision::reply(Reply::Done) };
+        let is_stored = self.override_of(app, id) == Some(status);
+        let is_same = lease.instance().status == status
+            && (is_stored || self.rules.same_status_override == SameStatusOverride::Ignored);
+        if is_same {
+            return decision;
+        }
+        let mut instance = (**lease.instance()).clone();
+        instance.status = status;
+        instance.overridden_status = status;
+        raise_dirty(&mut instance, dirty);
+        mark_modified(&mut instance, context);
+        let mut image = lease.to_image();
+        if status == Status::Up && image.service_up_at == Millis::ZERO {
+            image.service_up_at = context.now.wall;
+        }
+        image.instance = Arc::new(instance);
+        let effect = OverrideEffect::Set(status);
+        decision.changes.push(change_of(ChangeKind::OverrideSet, image, effect, true));
+        decision
+    }
+
+    /// `protocol.md` 3.6. Without a value the original leaves UNKNOWN; here the status that the
+    /// instance itself reported last comes back. Java peers send UNKNOWN for "no value".
+    fn decide_delete_override(
+        &self,
+        app: &AppName,
+        id: &InstanceId,
+        status: Option<Status>,
+        dirty: Option<i64>,
+        context: &Context,
+    ) -> Decision {
+        let Some(lease) = self.visible_lease(app, id, context) else {
+            return Decision::reply(Reply::NotFound);
+        };
+        let mut decision = Decision { renews: Some(lease.clone()), ..Decision::reply(Reply::Done) };
+        if self.override_of(app, id).is_none() {
+            return decision;
+        }
+        let mut instance = (**lease.instance()).clone();
+        instance.overridden_status = Status::Unknown;
+        instance.status = match (self.rules.override_lift, status) {
+            (OverrideLift::Reported, None | Some(Status::Unknown)) => lease.image.reported,
+            (OverrideLift::Unknown, None) => Status::Unknown,
+            (_, Some(status)) => status,
+        };
+        raise_dirty(&mut instance, dirty);
+        mark_modified(&mut instance, context);
+        let image = LeaseImage { instance: Arc::new(instance), ..lease.to_image() };
+        let effect = OverrideEffect::Remove;
+        decision.changes.push(change_of(ChangeKind::OverrideLifted, image, effect, true));
+        decision
+    }
+
+    /// `protocol.md` 1.9, or, by default, a change of the metadata alone: its version is raised by
+    /// the least that makes it newer than the client's, so that peers take it and older heartbeats
+    /// do not undo it, and the client's own next description still replaces it.
+    fn decide_metadata(
+        &self,
+        app: &AppName,
+        id: &InstanceId,
+        entries: &[(Arc<str>, Arc<str>)],
+        context: &Context,
+    ) -> Decision {
+        let Some(lease) = self.visible_lease(app, id, context) else {
+            return Decision::reply(Reply::NotFound);
+        };
+        let metadata = lease.instance().metadata.with(entries.iter().cloned());
+        match self.rules.metadata_update {
+            MetadataUpdate::Reregister => {
+                let instance = Instance { metadata, ..(**lease.instance()).clone() };
+                let as_client = Context { is_replication: false, ..*context };
+                let mut decision = self.decide_register(&Arc::new(instance), &as_client);
+                for change in &mut decision.changes {
+                    if let Some(image) = &mut change.lease {
+                        image.reported = lease.image.reported;
+                    }
+                }
+                decision
+            }
+            MetadataUpdate::Change if metadata == lease.instance().metadata => {
+                Decision::reply(Reply::Done)
+            }
+            MetadataUpdate::Change => {
+                let mut instance = Instance { metadata, ..(**lease.instance()).clone() };
+                instance.last_dirty_timestamp = instance.last_dirty_timestamp.saturating_add(1);
+                mark_modified(&mut instance, context);
+                let image = LeaseImage { instance: Arc::new(instance), ..lease.to_image() };
+                let kind = ChangeKind::MetadataUpdated;
+                let change = change_of(kind, image, OverrideEffect::Keep, true);
+                Decision { changes: vec![change], ..Decision::reply(Reply::Done) }
+            }
+        }
+    }
+
+    /// `protocol.md` 5.4: each eviction is a cancel of its own.
+    fn decide_eviction(&self, eviction: &Eviction, context: &Context) -> Decision {
+        if !context.expiration_enabled {
+            return Decision::reply(Reply::Evicted { evicted: 0, expired: 0 });
+        }
+        let (leases, expired) = eviction::choose(self, eviction, context.now.mono);
+        let changes: Vec<Change> =
+            leases.iter().map(|lease| removal(ChangeKind::Evicted, lease, context)).collect();
+        let reply = Reply::Evicted { evicted: changes.len(), expired };
+        Decision { changes, ..Decision::reply(reply) }
+    }
+}
+
+/// What the client says of itself. A registration that repeats an override as its status (a peer's,
+/// or a client's copy of the server's answer) tells nothing about that; then the last word counts.
+fn reported_status(sent: &Instance, existing: Option<&Arc<Lease>>) -> Status {
+    if sent.overridden_status != Status::Unknown && sent.status == sent.overridden_status {
+        existing.map_or(Status::Up, |lease| lease.image.reported)
+    } else {
+        sent.status
+    }
+}
+
+fn removal(kind: ChangeKind, lease: &Lease, context: &Context) -> Change {
+    let mut instance = (**lease.instance()).clone();
+    instance.action_type = Some(ActionType::Deleted);
+    instance.last_updated_timestamp = timestamp(context.now.wall);
+    let image = LeaseImage {
+        instance: Arc::new(instance),
+        evicted_at: context.now.wall,
+        ..lease.to_image()
+    };
+    change_of(kind, image, OverrideEffect::Remove, true)
+}
+
+fn change_of(
+    kind: ChangeKind,
+    image: LeaseImage,
+    override_effect: OverrideEffect,
+    visible: bool,
+) -> Change {
+    Change {
+        app: image.instance.app.clone(),
+        id: image.instance.id(),
+        kind,
+        lease: Some(image),
+        override_effect,
+        visible,
+    }
+}
+
+fn mark_modified(instance: &mut Instance, context: &Context) {
+    instance.action_type = Some(ActionType::Modified);
+    instance.last_updated_timestamp = timestamp(context.now.wall);
+}
+
+/// The version only rises (`protocol.md` 3.5).
+fn raise_dirty(instance: &mut Instance, dirty: Option<i64>) {
+    if let Some(dirty) = dirty {
+        instance.last_dirty_timestamp = instance.last_dirty_timestamp.max(dirty);
+    }
+}
+
+fn timestamp(wall: Millis) -> i64 {
+    i64::try_from(wall.0).unwrap_or(i64::MAX)
+}
+
+/// 64 bits all the way: the original overflows above 2,147,483 s (`protocol.md` 10.2).
+fn duration_ms(secs: i32) -> u64 {
+    u64::try_from(secs).ok().filter(|s| *s > 0).unwrap_or(90).saturating_mul(1000)
+}

@@ -1,0 +1,104 @@
+//! The tail of the log that deltas are made of: the visible changes of the last three minutes, and
+//! the net result that clients are told (`protocol.md` 4, design 3).
+//!
+//! The tail is a window on the change log, kept in memory as shared records; it is published
+//! together with the registry, so that entries and hash code come from one position.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use super::Registry;
+use super::change::{LeaseImage, Record};
+use crate::types::{AppName, InstanceId, Millis};
+
+/// The window. A clone shares everything.
+#[derive(Clone, Debug, Default)]
+pub struct DeltaTail {
+    entries: Vector<Entry>,
+    generation: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    queued: Millis,
+    record: Arc<Record>,
+}
+
+impl DeltaTail {
+    /// Takes a record in, if clients are told of it. `queued` is monotonic.
+    pub fn push(&mut self, record: &Arc<Record>, queued: Millis) {
+        if record.change.visible && record.change.lease.is_some() {
+            self.entries.push_back(Entry { queued, record: record.clone() });
+        }
+    }
+
+    /// Drops what is older than `retention_ms`, from the front up to the first young entry. Says
+    /// whether anything went.
+    pub fn trim(&mut self, now: Millis, retention_ms: u64) -> bool {
+        let before = self.entries.len();
+        while self.entries.front().is_some_and(|entry| now.since(entry.queued) > retention_ms) {
+            self.entries.pop_front();
+        }
+        let has_trimmed = self.entries.len() != before;
+        if has_trimmed {
+            self.generation += 1;
+        }
+        has_trimmed
+    }
+
+    /// Counts the trims: an answer made before one shows entries that are gone.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The net change per instance: its state in `registry`, or its last one if it is gone.
+    ///
+    /// Applications come in the order of their first entry, instances in the order of their last,
+    /// as in the original, except that within an application what is gone comes last. The Java
+    /// client takes over the whole application object of a delta when it does not know the
+    /// application yet; with the gone ones first they would come back to life in its list, and its
+    /// hash code would not fit (`protocol.md` 4.5, `clients.md` 5).
+    pub fn net(&self, registry: &Registry) -> Vec<(AppName, Vec<LeaseImage>)> {
+        let mut places: HashMap<&AppName, usize> = HashMap::new();
+        let mut apps: Vec<(&AppName, Vec<(&InstanceId, &Arc<Record>)>)> = Vec::new();
+        let mut last: HashMap<(&AppName, &InstanceId), usize> = HashMap::new();
+        for (position, entry) in self.entries.iter().enumerate() {
+            let change = &entry.record.change;
+            last.insert((&change.app, &change.id), position);
+        }
+        for (position, entry) in self.entries.iter().enumerate() {
+            let change = &entry.record.change;
+            let place = *places.entry(&change.app).or_insert_with(|| {
+                apps.push((&change.app, Vec::new()));
+                apps.len() - 1
+            });
+            if last.get(&(&change.app, &change.id)) == Some(&position) {
+                apps[place].1.push((&change.id, &entry.record));
+            }
+        }
+        apps.into_iter()
+            .map(|(app, instances)| {
+                let (mut present, mut gone) = (Vec::new(), Vec::new());
+                for (id, record) in instances {
+                    if let Some(lease) = registry.lease(app.as_str(), id.as_str()) {
+                        present.push(lease.to_image());
+                    } else if let Some(image) = &record.change.lease {
+                        gone.push(image.clone());
+                    }
+                }
+                present.append(&mut gone);
+                (app.clone(), present)
+            })
+            .collect()
+    }
+}

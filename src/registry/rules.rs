@@ -1,0 +1,123 @@
+//! Where the rules of this server and of the original part (design 3). Each switch is one defect of
+//! the original; the default is the mended behaviour, the other value is what the recorded server
+//! does, for whoever depends on it. Configuration maps onto this, the core knows nothing else of it.
+
+/// The switches. Built once per node; a registry keeps them behind an `Arc`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    pub lease_expiry: LeaseExpiry,
+    pub override_scope: OverrideScope,
+    pub status_by_renewal: StatusByRenewal,
+    pub metadata_update: MetadataUpdate,
+    pub same_status_override: SameStatusOverride,
+    pub override_lift: OverrideLift,
+    pub unknown_override: UnknownOverride,
+    pub thresholds: Thresholds,
+    /// Compare dirty timestamps in renewals (`eureka.server.sync-when-timestamp-differs`).
+    pub sync_when_timestamp_differs: bool,
+}
+
+/// When a lease is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseExpiry {
+    /// One duration after the last renewal.
+    Exact,
+    /// Two durations after it, as the original (`protocol.md` 5.1).
+    Eureka,
+}
+
+/// What an override belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverrideScope {
+    /// One instance of one application.
+    Instance,
+    /// Every instance with that id, whatever its application, as the original (`protocol.md` 3.1).
+    Id,
+}
+
+/// What a renewal that changes the effective status is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusByRenewal {
+    /// A change like any other.
+    Change,
+    /// Silent, as the original (`protocol.md` 3.3): logged, but neither in deltas nor invalidating.
+    Silent,
+}
+
+/// What putting metadata does besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetadataUpdate {
+    /// Nothing: metadata and dirty timestamp change.
+    Change,
+    /// The instance is registered again, as the original does (`protocol.md` 1.9).
+    Reregister,
+}
+
+/// Setting the status that an instance has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SameStatusOverride {
+    /// Stores the override: an operator's word is kept.
+    Stored,
+    /// Stores nothing, as the original (`protocol.md` 3.5).
+    Ignored,
+}
+
+/// The status after an override is lifted without a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverrideLift {
+    /// What the instance reported last.
+    Reported,
+    /// UNKNOWN, so that the client must register again, as the original (`protocol.md` 3.6).
+    Unknown,
+}
+
+/// Setting the override UNKNOWN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownOverride {
+    /// Lifts the override.
+    Lift,
+    /// Stores it, as the original: every renewal gets 404 until it is deleted (`protocol.md` 10.2).
+    Store,
+}
+
+/// How many renewals are expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thresholds {
+    /// The sum over the leases that exist, each by its own interval.
+    Leases,
+    /// Number of clients by one common interval, a phantom client included (`spring.md` 1).
+    Eureka,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            lease_expiry: LeaseExpiry::Exact,
+            override_scope: OverrideScope::Instance,
+            status_by_renewal: StatusByRenewal::Change,
+            metadata_update: MetadataUpdate::Change,
+            same_status_override: SameStatusOverride::Stored,
+            override_lift: OverrideLift::Reported,
+            unknown_override: UnknownOverride::Lift,
+            thresholds: Thresholds::Leases,
+            sync_when_timestamp_differs: true,
+        }
+    }
+}
+
+impl Rules {
+    /// Every switch as the recorded server has it.
+    pub fn eureka() -> Self {
+        Self {
+            lease_expiry: LeaseExpiry::Eureka,
+            override_scope: OverrideScope::Id,
+            status_by_renewal: StatusByRenewal::Silent,
+            metadata_update: MetadataUpdate::Reregister,
+            same_status_override: SameStatusOverride::Ignored,
+            override_lift: OverrideLift::Unknown,
+            unknown_override: UnknownOverride::Store,
+            thresholds: Thresholds::Eureka,
+            sync_when_timestamp_differs: true,
+        }
+    }
+}
