@@ -2,3 +2,4 @@
 pub mod clock;
 pub mod registry;
 pub mod types;
+pub mod wire;
