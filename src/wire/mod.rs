@@ -10,16 +10,19 @@ pub mod batch;
 mod draft;
 mod json;
 mod list;
+mod names;
+mod text;
 mod xml;
 
 use std::fmt;
 
-use crate::registry::instance::{Instance, LeaseTerms};
+use crate::registry::instance::Instance;
 
 pub use draft::{DataCenterDraft, Draft, Refusal, validate};
+pub use json::read::{PeerList, decode_applications};
 pub use list::{
-    decode_applications, list_fragment, list_head, list_separator, list_tail, write_application,
-    write_instance, write_instance_bare,
+    fragment_close, fragment_instances, fragment_open, instance_separator, list_fragment,
+    list_head, list_separator, list_tail, write_application, write_instance, write_instance_bare,
 };
 
 /// The two formats of the protocol.
@@ -100,8 +103,6 @@ pub struct LeaseTimes {
 #[derive(Clone, Copy, Debug)]
 pub struct InstanceView<'a> {
     pub instance: &'a Instance,
-    /// Terms shown in `leaseInfo`.
-    pub terms: LeaseTerms,
     pub times: LeaseTimes,
     /// Whether this is the server's own instance.
     pub is_coordinating: bool,
@@ -111,11 +112,27 @@ pub struct InstanceView<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     message: String,
+    is_null_body: bool,
 }
 
 impl DecodeError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self {
+            message: message.into(),
+            is_null_body: false,
+        }
+    }
+
+    pub(crate) fn null_body() -> Self {
+        Self {
+            message: "the body is null".to_owned(),
+            is_null_body: true,
+        }
+    }
+
+    /// Whether the body was a well-formed `null`: the original answers 500 there instead of 400.
+    pub fn is_null_body(&self) -> bool {
+        self.is_null_body
     }
 }
 
@@ -147,8 +164,13 @@ pub fn decode_registration(
     limits: &Limits,
     now_ms: i64,
 ) -> Result<Draft, DecodeError> {
+    let context = json::read::Context {
+        dialect,
+        limits,
+        now_ms,
+    };
     match format {
-        Format::Json => json::decode_registration(body, dialect, limits, now_ms),
-        Format::Xml => xml::decode_registration(body, dialect, limits, now_ms),
+        Format::Json => json::read::registration(body, &context),
+        Format::Xml => xml::read::registration(body, &context),
     }
 }
