@@ -20,9 +20,14 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the module that reads the clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the module that reads the clock"
+    )]
     pub fn new() -> Self {
-        Self { started: Instant::now() }
+        Self {
+            started: Instant::now(),
+        }
     }
 }
 
@@ -33,9 +38,14 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the module that reads the clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the module that reads the clock"
+    )]
     fn now(&self) -> Now {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         // One hour is added so that "an hour ago" is still a moment of the monotonic clock.
         let mono = self.started.elapsed().as_millis() + 3_600_000;
         Now {
@@ -55,7 +65,10 @@ pub struct ManualClock {
 impl ManualClock {
     /// Starts at the given wall time, ms since the epoch.
     pub fn at(wall: u64) -> Self {
-        Self { wall: AtomicU64::new(wall), mono: AtomicU64::new(3_600_000) }
+        Self {
+            wall: AtomicU64::new(wall),
+            mono: AtomicU64::new(3_600_000),
+        }
     }
 
     /// Lets `ms` milliseconds pass on both clocks.

@@ -74,8 +74,16 @@ impl Instance {
     /// The elements of the comma-separated vip (or secure vip) address, untrimmed, as the original
     /// matches them.
     pub fn vips(&self, secure: bool) -> impl Iterator<Item = &str> {
-        let address = if secure { &self.secure_vip_address } else { &self.vip_address };
-        address.as_deref().into_iter().flat_map(|a| a.split(',')).filter(|v| !v.is_empty())
+        let address = if secure {
+            &self.secure_vip_address
+        } else {
+            &self.vip_address
+        };
+        address
+            .as_deref()
+            .into_iter()
+            .flat_map(|a| a.split(','))
+            .filter(|v| !v.is_empty())
     }
 }
 
@@ -148,7 +156,10 @@ impl PartialEq for Metadata {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             || self.0.len() == other.0.len()
-                && self.0.iter().all(|(k, v)| other.get(k).is_some_and(|w| w == v))
+                && self
+                    .0
+                    .iter()
+                    .all(|(k, v)| other.get(k).is_some_and(|w| w == v))
     }
 }
 
@@ -205,9 +216,14 @@ mod tests {
 
     #[test]
     fn metadata_keeps_the_last_value_in_the_first_place() {
-        let m: Metadata =
-            [("a", "1"), ("b", "2"), ("a", "3")].map(|(k, v)| (k.into(), v.into())).into_iter().collect();
-        let all: Vec<_> = m.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let m: Metadata = [("a", "1"), ("b", "2"), ("a", "3")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into_iter()
+            .collect();
+        let all: Vec<_> = m
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect();
         assert_eq!(all, [("a".into(), "3".into()), ("b".into(), "2".into())]);
     }
 }

@@ -14,8 +14,13 @@ pub enum Status {
 
 impl Status {
     /// All of them in the order of their names, which is the order of the hash code.
-    pub const ALL: [Self; 5] =
-        [Self::Down, Self::OutOfService, Self::Starting, Self::Unknown, Self::Up];
+    pub const ALL: [Self; 5] = [
+        Self::Down,
+        Self::OutOfService,
+        Self::Starting,
+        Self::Unknown,
+        Self::Up,
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -72,23 +77,43 @@ mod tests {
     #[test]
     fn down_and_starting_show_through_an_override() {
         for own in [Status::Down, Status::Starting, Status::Unknown] {
-            assert_eq!(effective(own, Some(Status::OutOfService), Some(Status::Up), false), own);
+            assert_eq!(
+                effective(own, Some(Status::OutOfService), Some(Status::Up), false),
+                own
+            );
         }
     }
 
     #[test]
     fn an_override_wins_over_what_the_client_says() {
         assert_eq!(
-            effective(Status::Up, Some(Status::OutOfService), Some(Status::Up), false),
+            effective(
+                Status::Up,
+                Some(Status::OutOfService),
+                Some(Status::Up),
+                false
+            ),
             Status::OutOfService
         );
-        assert_eq!(effective(Status::Up, Some(Status::Down), None, true), Status::Down);
+        assert_eq!(
+            effective(Status::Up, Some(Status::Down), None, true),
+            Status::Down
+        );
     }
 
     #[test]
     fn a_client_cannot_move_itself_between_up_and_out_of_service_but_a_peer_can() {
-        assert_eq!(effective(Status::Up, None, Some(Status::OutOfService), false), Status::OutOfService);
-        assert_eq!(effective(Status::Up, None, Some(Status::OutOfService), true), Status::Up);
-        assert_eq!(effective(Status::OutOfService, None, Some(Status::Down), false), Status::OutOfService);
+        assert_eq!(
+            effective(Status::Up, None, Some(Status::OutOfService), false),
+            Status::OutOfService
+        );
+        assert_eq!(
+            effective(Status::Up, None, Some(Status::OutOfService), true),
+            Status::Up
+        );
+        assert_eq!(
+            effective(Status::OutOfService, None, Some(Status::Down), false),
+            Status::OutOfService
+        );
     }
 }
