@@ -21,12 +21,15 @@
 
 mod checkpoint;
 mod error;
+mod files;
 mod intern;
 mod recovery;
 mod record;
 #[cfg(test)]
 mod suite;
 pub mod testing;
+mod v1;
+mod watermark;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
