@@ -1,0 +1,300 @@
+//! Checkpoints: the whole state as of an LSN, in a plain file beside the database.
+//!
+//! A file is `checkpoint-<lsn, 20 digits>`: a header, blocks, a footer that proves that nothing is
+//! missing; every part has a CRC-32, every entry is an enveloped record. It is written under
+//! another name, synced and renamed, so a checkpoint is complete or not there. The two newest are
+//! kept: if the newest is damaged later, the one before and a longer replay lead to the same state.
+//! Byte by byte: `migrations/README.md`.
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::store::intern::Interner;
+use crate::store::record::{self, DecodeError, RECORD_MAX};
+use crate::store::{Checkpoint, CheckpointSource, StoreError, files};
+use crate::types::{Lsn, Millis};
+
+const MAGIC: [u8; 8] = *b"EURKCKPT";
+const VERSION: u32 = 1;
+const HEADER_LEN: usize = 8 + 4 + 8 + 8 + 8 + 4;
+const BLOCK_HEAD_LEN: usize = 1 + 4 + 4;
+/// A block is closed once it holds this many bytes.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Longest block that is read: one largest entry on top of an almost full block.
+const BLOCK_MAX: usize = BLOCK_BYTES + 4 + RECORD_MAX;
+const PREFIX: &str = "checkpoint-";
+
+const LEASES: u8 = 1;
+const OVERRIDES: u8 = 2;
+const FOOTER: u8 = 0xff;
+
+/// Path of the checkpoint as of `lsn`.
+pub(super) fn path(dir: &Path, lsn: Lsn) -> PathBuf {
+    dir.join(format!("{PREFIX}{:020}", lsn.0))
+}
+
+/// The LSNs of the checkpoint files in `dir`, oldest first, good or not.
+pub(super) fn list(dir: &Path) -> Result<Vec<Lsn>, StoreError> {
+    let lsn = |name: &str| {
+        name.strip_prefix(PREFIX).filter(|digits| digits.len() == 20)?.parse().ok().map(Lsn)
+    };
+    let files = files::list(dir, |name| lsn(name).is_some())?;
+    Ok(files.iter().filter_map(|path| lsn(path.file_name()?.to_str()?)).collect())
+}
+
+/// Removes what an interrupted [`write`] left.
+pub(super) fn remove_leftovers(dir: &Path) -> Result<(), StoreError> {
+    for path in files::list(dir, |name| name.starts_with(PREFIX) && name.ends_with(".tmp"))? {
+        files::remove(&path)?;
+    }
+    Ok(())
+}
+
+/// Writes a checkpoint and makes it durable.
+pub(super) fn write(dir: &Path, source: CheckpointSource<'_>) -> Result<(), StoreError> {
+    let target = path(dir, source.lsn);
+    let partial = target.with_extension("tmp");
+    let written = write_file(&partial, source).and_then(|()| {
+        fs::rename(&partial, &target)
+            .map_err(|error| StoreError::io("rename the checkpoint", &target, error))
+    });
+    if let Err(error) = written {
+        // Best effort: the next start removes it otherwise, and the first error is the telling one.
+        let _ = fs::remove_file(&partial);
+        return Err(error);
+    }
+    files::sync_dir(dir)
+}
+
+fn write_file(path: &Path, source: CheckpointSource<'_>) -> Result<(), StoreError> {
+    let failed = |error| StoreError::io("write the checkpoint", path, error);
+    let file = File::create(path).map_err(failed)?;
+    let mut out = BlockWriter {
+        path,
+        out: BufWriter::with_capacity(BLOCK_BYTES, file),
+        block: Vec::with_capacity(BLOCK_BYTES),
+    };
+    let mut header = Vec::with_capacity(HEADER_LEN);
+    header.extend(MAGIC);
+    header.extend(VERSION.to_le_bytes());
+    for number in [source.lsn.0, source.at.0, source.expected_clients] {
+        header.extend(number.to_le_bytes());
+    }
+    header.extend(crc32fast::hash(&header).to_le_bytes());
+    out.out.write_all(&header).map_err(failed)?;
+
+    let mut counts = [0u64; 2];
+    for lease in source.leases {
+        out.entry(LEASES, &record::encode_lease(&lease)?)?;
+        counts[0] += 1;
+    }
+    out.finish_block(LEASES)?;
+    for entry in source.overrides {
+        out.entry(OVERRIDES, &record::encode_override(&entry)?)?;
+        counts[1] += 1;
+    }
+    out.finish_block(OVERRIDES)?;
+    for count in counts {
+        out.block.extend(count.to_le_bytes());
+    }
+    out.finish_block(FOOTER)?;
+    let file = out.out.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.sync_all().map_err(failed)
+}
+
+struct BlockWriter<'a> {
+    path: &'a Path,
+    out: BufWriter<File>,
+    block: Vec<u8>,
+}
+
+impl BlockWriter<'_> {
+    fn entry(&mut self, kind: u8, bytes: &[u8]) -> Result<(), StoreError> {
+        let len = u32::try_from(bytes.len()).expect("entries are at most RECORD_MAX long");
+        self.block.extend(len.to_le_bytes());
+        self.block.extend(bytes);
+        if self.block.len() >= BLOCK_BYTES { self.finish_block(kind) } else { Ok(()) }
+    }
+
+    fn finish_block(&mut self, kind: u8) -> Result<(), StoreError> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let len = u32::try_from(self.block.len()).expect("blocks are at most BLOCK_MAX long");
+        let mut head = [0; BLOCK_HEAD_LEN];
+        head[0] = kind;
+        head[1..5].copy_from_slice(&len.to_le_bytes());
+        head[5..].copy_from_slice(&block_sum(&head, &self.block).to_le_bytes());
+        self.out
+            .write_all(&head)
+            .and_then(|()| self.out.write_all(&self.block))
+            .map_err(|error| StoreError::io("write the checkpoint", self.path, error))?;
+        self.block.clear();
+        Ok(())
+    }
+}
+
+/// CRC-32 over kind, length and content of a block.
+fn block_sum(head: &[u8; BLOCK_HEAD_LEN], block: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&head[..5]);
+    sum.update(block);
+    sum.finalize()
+}
+
+/// Loads and checks a checkpoint.
+///
+/// # Errors
+/// [`StoreError::Damaged`] for anything but the complete file that was written;
+/// [`StoreError::NewerSchema`] if another version wrote it.
+pub(super) fn load(dir: &Path, lsn: Lsn) -> Result<Checkpoint, StoreError> {
+    let path = path(dir, lsn);
+    let file = File::open(&path)
+        .map_err(|error| StoreError::io("open the checkpoint", &path, error))?;
+    let mut loader = Loader {
+        path: &path,
+        input: BufReader::with_capacity(BLOCK_BYTES, file),
+        strings: Interner::default(),
+    };
+    loader.load(lsn)
+}
+
+struct Loader<'a> {
+    path: &'a Path,
+    input: BufReader<File>,
+    strings: Interner,
+}
+
+impl Loader<'_> {
+    fn damaged(&self, cause: impl Into<String>) -> StoreError {
+        StoreError::Damaged {
+            place: self.path.display().to_string(),
+            cause: cause.into(),
+            way_out: "the checkpoint before it is used instead, if there is one".into(),
+        }
+    }
+
+    fn undecodable(&self, error: &DecodeError) -> StoreError {
+        match error {
+            DecodeError::Newer { found, known, .. } => StoreError::NewerSchema {
+                what: self.path.display().to_string(),
+                found: (*found).into(),
+                known: (*known).into(),
+            },
+            DecodeError::Damaged(cause) => self.damaged(cause.as_str()),
+        }
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), StoreError> {
+        self.input.read_exact(bytes).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.damaged("the file ends too early"),
+            _ => StoreError::io("read the checkpoint", self.path, error),
+        })
+    }
+
+    fn load(&mut self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
+        let mut checkpoint = self.header()?;
+        if checkpoint.lsn != lsn {
+            return Err(self.damaged(format!("it holds lsn {} under this name", checkpoint.lsn)));
+        }
+        let mut block = Vec::new();
+        loop {
+            match self.block(&mut block)? {
+                LEASES => self.entries(&block, |loader, entry| {
+                    let lease = record::decode_lease(entry, &mut loader.strings)?;
+                    checkpoint.leases.push(lease);
+                    Ok(())
+                })?,
+                OVERRIDES => self.entries(&block, |loader, entry| {
+                    let entry = record::decode_override(entry, &mut loader.strings)?;
+                    checkpoint.overrides.push(entry);
+                    Ok(())
+                })?,
+                FOOTER => break,
+                kind => return Err(self.damaged(format!("unknown block {kind}"))),
+            }
+        }
+        let mut expected = Vec::with_capacity(16);
+        for count in [checkpoint.leases.len(), checkpoint.overrides.len()] {
+            expected.extend((count as u64).to_le_bytes());
+        }
+        if block != expected {
+            return Err(self.damaged("the footer counts other entries than there are"));
+        }
+        match self.input.read(&mut [0]) {
+            Ok(0) => Ok(checkpoint),
+            Ok(_) => Err(self.damaged("there are bytes behind the footer")),
+            Err(error) => Err(StoreError::io("read the checkpoint", self.path, error)),
+        }
+    }
+
+    fn header(&mut self) -> Result<Checkpoint, StoreError> {
+        let mut header = [0; HEADER_LEN];
+        self.fill(&mut header)?;
+        let number = |at: usize| {
+            let bytes = header[at..at + 8].try_into().expect("eight bytes within the header");
+            u64::from_le_bytes(bytes)
+        };
+        let (body, sum) = header.split_at(HEADER_LEN - 4);
+        if body[..8] != MAGIC || crc32fast::hash(body).to_le_bytes() != sum {
+            return Err(self.damaged("the header is not that of a checkpoint"));
+        }
+        let version =
+            u32::from_le_bytes(header[8..12].try_into().expect("four bytes within the header"));
+        if version != VERSION {
+            return Err(StoreError::NewerSchema {
+                what: self.path.display().to_string(),
+                found: version,
+                known: VERSION,
+            });
+        }
+        Ok(Checkpoint {
+            lsn: Lsn(number(12)),
+            at: Millis(number(20)),
+            leases: Vec::new(),
+            overrides: Vec::new(),
+            expected_clients: number(28),
+        })
+    }
+
+    /// Reads the next block and gives its kind.
+    fn block(&mut self, block: &mut Vec<u8>) -> Result<u8, StoreError> {
+        let mut head = [0; BLOCK_HEAD_LEN];
+        self.fill(&mut head)?;
+        let [kind, length @ .., _, _, _, _] = head;
+        let len = u32::from_le_bytes(length) as usize;
+        if len > BLOCK_MAX {
+            return Err(self.damaged(format!("a block of {len} bytes, the limit is {BLOCK_MAX}")));
+        }
+        block.resize(len, 0);
+        self.fill(block)?;
+        if block_sum(&head, block).to_le_bytes() != head[5..] {
+            return Err(self.damaged("a block has the wrong checksum"));
+        }
+        Ok(kind)
+    }
+
+    fn entries(
+        &mut self,
+        block: &[u8],
+        mut take: impl FnMut(&mut Self, &[u8]) -> Result<(), DecodeError>,
+    ) -> Result<(), StoreError> {
+        let mut rest = block;
+        while !rest.is_empty() {
+            let entry = rest.split_first_chunk::<4>().and_then(|(len, after)| {
+                after.split_at_checked(u32::from_le_bytes(*len) as usize)
+            });
+            let Some((entry, after)) = entry else {
+                return Err(self.damaged("an entry is longer than its block"));
+            };
+            take(self, entry).map_err(|error| self.undecodable(&error))?;
+            rest = after;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "checkpoint_tests.rs"]
+mod tests;

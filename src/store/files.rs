@@ -1,0 +1,150 @@
+//! Small things about files: syncing directories, free space, the lock of the data directory.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::store::{Progress, StoreError};
+
+/// Makes the names in a directory durable: new, renamed and removed files.
+pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    // Directories cannot be opened as files everywhere; where they cannot, the system keeps them.
+    if cfg!(unix) {
+        File::open(dir)
+            .and_then(|handle| handle.sync_all())
+            .map_err(|error| StoreError::io("sync the directory", dir, error))?;
+    }
+    Ok(())
+}
+
+/// Creates a directory with its parents, and makes that durable.
+pub(super) fn create_dir(dir: &Path) -> Result<(), StoreError> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(dir).map_err(|error| match error.kind() {
+        // What is there is not a directory.
+        std::io::ErrorKind::AlreadyExists => {
+            StoreError::Unusable { path: dir.to_path_buf(), source: error }
+        }
+        _ => StoreError::io("create the directory", dir, error),
+    })?;
+    for parent in dir.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
+        // A parent that may not be opened was there before.
+        if sync_dir(parent).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file that may be gone already.
+pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io("remove the file", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The names in a directory that `wanted` picks; none if it is not there.
+pub(super) fn list(
+    dir: &Path,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<PathBuf>, StoreError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(StoreError::io("list the directory", dir, error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| StoreError::io("list the directory", dir, error))?;
+        if entry.file_name().to_str().is_some_and(&wanted) {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Bytes that this user may still write to the file system of `dir`; `None` if the system does
+/// not tell.
+pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        let facts = rustix::fs::statvfs(dir).ok()?;
+        Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = dir;
+        None
+    }
+}
+
+/// The lock of a data directory; let go when dropped, and by the system if the process dies.
+#[derive(Debug)]
+pub(super) struct DirLock {
+    _file: File,
+}
+
+impl DirLock {
+    /// Takes the lock, waiting up to `wait_ms` for another process to end.
+    ///
+    /// Nothing in the directory is touched before the lock is there: what looks like a leftover may
+    /// be a file that the other process is just writing.
+    pub(super) fn take(
+        dir: &Path,
+        wait_ms: u64,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self, StoreError> {
+        const PAUSE_MS: u64 = 100;
+        let path = dir.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| StoreError::io("open the lock file", &path, error))?;
+        let mut waited = 0;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {
+                    let pid = read_pid(&mut file);
+                    if waited >= wait_ms {
+                        return Err(StoreError::Locked { dir: dir.to_path_buf(), pid });
+                    }
+                    if waited == 0 {
+                        progress(Progress::WaitingForLock { pid });
+                    }
+                    std::thread::sleep(Duration::from_millis(PAUSE_MS));
+                    waited += PAUSE_MS;
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(StoreError::io("lock the data directory", &path, error));
+                }
+            }
+        }
+        // The pid is for the message alone: a disk that is too full for it is no reason to stop.
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        if let Err(error) = written {
+            tracing::debug!(%error, "cannot write the pid into {}", path.display());
+        }
+        Ok(Self { _file: file })
+    }
+}
+
+fn read_pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.take(20).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

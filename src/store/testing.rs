@@ -1,0 +1,1 @@
+//! Stores that fail on purpose, for the tests of the whole crate.
