@@ -43,6 +43,7 @@ pub fn write_checkpoint(
     reader.write_checkpoint(CheckpointSource {
         lsn: state.lsn(),
         at,
+        expected_clients: 0,
         leases: &mut leases,
         overrides: &mut overrides,
     })

@@ -4,6 +4,7 @@
 //! instance; a body that is none keeps it from ever registering again (`protocol.md` 1.4). The only
 //! texts are those of the 400s to registrations and batches, as recorded.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -32,25 +33,42 @@ pub fn empty(status: StatusCode) -> Answer {
 }
 
 /// A body of a media type.
-pub fn with_body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+pub fn with_body(
+    status: StatusCode,
+    content_type: impl Into<Cow<'static, str>>,
+    body: impl Into<Bytes>,
+) -> Answer {
     let body = body.into();
     let mut answer = Response::new(Body::from(body));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer.headers_mut().insert(CONTENT_TYPE, type_header(content_type.into()));
     answer
 }
 
 /// An encoded entity from the cache.
-pub fn payload(payload: Arc<Payload>, content_type: &'static str, is_gzip: bool) -> Answer {
+pub fn payload(
+    payload: Arc<Payload>,
+    content_type: Cow<'static, str>,
+    is_gzip: bool,
+) -> Answer {
     let length = payload.len();
     let mut answer = Response::new(Body::new(Rope::new(payload)));
     let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_TYPE, type_header(content_type));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     if is_gzip {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     answer
+}
+
+/// In the exact dialect the type may be the client's own words, which came in a header.
+fn type_header(content_type: Cow<'static, str>) -> HeaderValue {
+    match content_type {
+        Cow::Borrowed(known) => HeaderValue::from_static(known),
+        Cow::Owned(echoed) => HeaderValue::from_str(&echoed)
+            .unwrap_or(HeaderValue::from_static("application/octet-stream")),
+    }
 }
 
 /// 405 with the methods that there are.

@@ -10,9 +10,10 @@ use tracing::debug;
 
 use super::answer::{self, Answer};
 use super::request;
-use super::{Api, Head, label};
+use super::{Api, Head};
 use crate::cache::view_of;
 use crate::changelog::Request;
+use crate::config::XmlSingleStatus;
 use crate::registry::change::Origin;
 use crate::registry::command::{Command, Renewal, Reply};
 use crate::registry::lease::Lease;
@@ -59,7 +60,7 @@ impl Api {
             Ok(None) => return answer::empty(self.bad_input()),
             Err(error) => {
                 debug!(address = %head.address, %error, "refused a replication batch: {error}");
-                return Self::unreadable(request_type);
+                return self.undecodable(&error, request_type);
             }
         };
         let Some(items) = items.into_iter().collect::<Option<Vec<BatchItem>>>() else {
@@ -97,8 +98,9 @@ impl Api {
                 .map(|lease| view_of(lease, self.own_id())),
         });
         let mut text = Vec::new();
-        write_batch_response(&mut text, negotiated.content_type, answers);
-        answer::with_body(StatusCode::OK, label(negotiated), text)
+        let is_v1 = self.config.compatibility.xml_single_status == XmlSingleStatus::V1;
+        write_batch_response(&mut text, negotiated.content_type, answers, is_v1);
+        answer::with_body(StatusCode::OK, negotiated.label, text)
     }
 
     fn plan(&self, item: BatchItem, commands: &mut Vec<Command>) -> Planned {

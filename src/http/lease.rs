@@ -7,13 +7,13 @@ use tracing::debug;
 
 use super::answer::{self, Answer};
 use super::request::{self, BodyRefused};
-use super::{Api, Head, label};
+use super::{Api, Head};
 use crate::changelog::Request;
 use crate::registry::change::Origin;
 use crate::registry::command::{Command, Renewal, Reply};
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId};
-use crate::wire;
+use crate::wire::{self, DecodeError};
 use crate::wire::accept::{Negotiated, RequestType};
 
 /// `lastDirtyTimestamp` of a request.
@@ -62,7 +62,7 @@ impl Api {
             Ok(draft) => draft,
             Err(error) => {
                 debug!(app.name = app, address = %head.address, %error, "refused a registration of {app}: {error}");
-                return Self::unreadable(request_type);
+                return self.undecodable(&error, request_type);
             }
         };
         let checks_id = self.config.registry.validate_data_center_id;
@@ -71,7 +71,7 @@ impl Api {
             Err(refusal) => {
                 return answer::with_body(
                     StatusCode::BAD_REQUEST,
-                    label(negotiated),
+                    negotiated.label,
                     refusal.to_string(),
                 );
             }
@@ -96,7 +96,15 @@ impl Api {
         is_over.then(|| answer::empty(StatusCode::SERVICE_UNAVAILABLE))
     }
 
-    /// The body does not decode; the text is the original's, the type that of the request.
+    /// The body does not decode. The original falls over a `null`.
+    pub(super) fn undecodable(&self, error: &DecodeError, request_type: RequestType) -> Answer {
+        if error.is_null_body() && !self.validates_first() {
+            return answer::empty(self.bad_input());
+        }
+        Self::unreadable(request_type)
+    }
+
+    /// The body cannot be read; the text is the original's, the type that of the request.
     pub(super) fn unreadable(request_type: RequestType) -> Answer {
         answer::with_body(
             StatusCode::BAD_REQUEST,

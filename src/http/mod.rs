@@ -30,7 +30,7 @@ use crate::config::{
     BadInputStatus, Compress, Config, Decoder, DoubleSlash, GzipRequestBodies, Negotiation,
 };
 use crate::types::Millis;
-use crate::wire::accept::{self, Negotiated};
+use crate::wire::accept;
 use crate::wire::{Detail, Dialect, Limits};
 use answer::Answer;
 use path::{PathRules, Route};
@@ -235,7 +235,3 @@ impl Api {
     }
 }
 
-/// The label of an answer that was written from objects.
-fn label(negotiated: Negotiated) -> &'static str {
-    negotiated.content_type.content_type()
-}

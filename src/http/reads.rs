@@ -1,12 +1,13 @@
 //! GET and HEAD: lists from the response cache, single instances from the registry itself.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hyper::StatusCode;
 
 use super::answer::{self, Answer};
 use super::path::Route;
-use super::{Api, Head, label};
+use super::{Api, Head};
 use crate::cache::{Entity, Key, view_of};
 use crate::registry::lease::Lease;
 use crate::config::XmlSingleStatus;
@@ -53,10 +54,10 @@ impl Api {
         let is_gzip = self.wants_gzip(is_list, head.headers);
         // The original labels its compressed lists by what they are, everything else by what was
         // negotiated first (`protocol.md` 1.2).
-        let content_type = if is_gzip && is_list {
-            negotiated.body.content_type()
+        let content_type: Cow<'static, str> = if is_gzip && is_list {
+            negotiated.body.content_type().into()
         } else {
-            label(negotiated)
+            negotiated.label
         };
         let is_vip = matches!(entity, Entity::Vip(_) | Entity::SecureVip(_));
         let key = Key { entity, format: negotiated.body, detail: Self::detail(head.headers), is_gzip };
@@ -103,7 +104,7 @@ impl Api {
         let mut body = Vec::with_capacity(1536);
         let view = view_of(lease, self.own_id());
         wire::write_instance(&mut body, negotiated.content_type, &view, is_v1);
-        answer::with_body(status, label(negotiated), body)
+        answer::with_body(status, negotiated.label, body)
     }
 
     /// `{"id":"STATUS"}` for every override; the output is by id alone (`protocol.md` 10.2).
@@ -122,7 +123,7 @@ impl Api {
 }
 
 /// Nobody has that vip: an empty list and not 404 (`protocol.md` 1.6). Not worth a cache entry.
-fn empty_vip(key: &Key, content_type: &'static str) -> Answer {
+fn empty_vip(key: &Key, content_type: Cow<'static, str>) -> Answer {
     let mut body = Vec::new();
     wire::list_head(&mut body, key.format, key.detail, "-1", "", true);
     wire::list_tail(&mut body, key.format, key.detail, "-1", "", true);
