@@ -116,7 +116,7 @@ impl Default for LimitsConfig {
             body_bytes: 1 << 20,
             batch_bytes: 10 << 20,
             nesting_depth: 64,
-            field_bytes: 16 << 10,
+            field_bytes: 256 << 10,
             id_bytes: 4096,
             metadata_entries: 1024,
             metadata_bytes: 512 << 10,

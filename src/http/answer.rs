@@ -79,16 +79,20 @@ pub fn method_not_allowed(methods: &[&str]) -> Answer {
 }
 
 /// The answer to OPTIONS.
-pub fn options(methods: &[&str], wants_text: bool) -> Answer {
+pub fn options(methods: &[&str], accepted: Option<&str>) -> Answer {
     let mut names: Vec<&str> = Vec::new();
     if methods.contains(&"GET") && !methods.contains(&"HEAD") {
         names.push("HEAD");
     }
     names.extend(methods);
-    let mut answer = if wants_text {
-        with_body(StatusCode::OK, "text/plain", names.join(", "))
-    } else {
-        empty(StatusCode::OK)
+    let mut answer = match accepted {
+        Some("text/plain") => with_body(StatusCode::OK, "text/plain", names.join(", ")),
+        Some("application/json") => {
+            let mut answer = empty(StatusCode::OK);
+            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            answer
+        }
+        _ => empty(StatusCode::OK),
     };
     allow(&mut answer, &names.join(","));
     answer
@@ -97,6 +101,20 @@ pub fn options(methods: &[&str], wants_text: bool) -> Answer {
 fn allow(answer: &mut Answer, methods: &str) {
     if let Ok(value) = HeaderValue::from_str(methods) {
         answer.headers_mut().insert(ALLOW, value);
+    }
+}
+
+/// What HEAD gets: the head of what GET would. An error is labelled as the page that the original
+/// would have sent with it.
+pub fn without_body(answer: &mut Answer) {
+    let length = http_body::Body::size_hint(answer.body()).exact();
+    *answer.body_mut() = Body::empty();
+    let is_error = answer.status().is_client_error() || answer.status().is_server_error();
+    let headers = answer.headers_mut();
+    if is_error {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    } else if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
 }
 

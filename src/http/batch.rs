@@ -20,6 +20,7 @@ use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId};
 use crate::wire;
+use crate::wire::Format;
 use crate::wire::accept::{Negotiated, RequestType};
 use crate::wire::batch::{Action, BatchItem, ItemAnswer, decode_batch, write_batch_response};
 
@@ -49,10 +50,14 @@ impl Api {
         head: &Head<'_>,
         body: Body,
     ) -> Answer {
+        // Batches are JSON; the original's XML reader knows no such list.
+        if request_type.format == Format::Xml {
+            return self.unreadable(request_type, head);
+        }
         let limit = self.config.limits.batch_bytes;
         let body = match self.bodies.read(head.headers, body, limit).await {
             Ok(body) => body,
-            Err(refused) => return self.body_refused(refused, request_type),
+            Err(refused) => return self.body_refused(refused, request_type, head),
         };
         let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
         let items = match decode_batch(&body.bytes, self.decoder, &self.limits, now) {
@@ -60,7 +65,7 @@ impl Api {
             Ok(None) => return answer::empty(self.bad_input()),
             Err(error) => {
                 debug!(address = %head.address, %error, "refused a replication batch: {error}");
-                return self.undecodable(&error, request_type);
+                return self.undecodable(&error, request_type, head);
             }
         };
         let Some(items) = items.into_iter().collect::<Option<Vec<BatchItem>>>() else {
@@ -84,7 +89,21 @@ impl Api {
                 }
             });
         }
+        self.refresh_entities(&mut outcomes);
         self.respond(&outcomes, negotiated)
+    }
+
+    /// An entity is shown as it is after the whole batch, which may have changed it: the sender
+    /// takes it over.
+    fn refresh_entities(&self, outcomes: &mut [Outcome]) {
+        let state = self.log.published();
+        for entity in outcomes.iter_mut().filter_map(|outcome| outcome.entity.as_mut()) {
+            let instance = entity.instance();
+            let now = state.registry.lease(instance.app.as_str(), instance.id().as_str());
+            if let Some(lease) = now {
+                *entity = lease.clone();
+            }
+        }
     }
 
     fn respond(&self, outcomes: &[Outcome], negotiated: Negotiated) -> Answer {

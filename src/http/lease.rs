@@ -1,8 +1,11 @@
 //! The mutations of one instance: register, renew, cancel, override, metadata (`protocol.md` 1.6
 //! to 1.9). Each becomes a command; the replies become statuses.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
 use tracing::debug;
 
 use super::answer::{self, Answer};
@@ -13,7 +16,7 @@ use crate::registry::change::Origin;
 use crate::registry::command::{Command, Renewal, Reply};
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId};
-use crate::wire::{self, DecodeError};
+use crate::wire::{self, DecodeError, Dialect};
 use crate::wire::accept::{Negotiated, RequestType};
 
 /// `lastDirtyTimestamp` of a request.
@@ -52,7 +55,7 @@ impl Api {
         let limit = self.config.limits.body_bytes;
         let body = match self.bodies.read(head.headers, body, limit).await {
             Ok(body) => body,
-            Err(refused) => return self.body_refused(refused, request_type),
+            Err(refused) => return self.body_refused(refused, request_type, head),
         };
         let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
         let format = request_type.format;
@@ -62,7 +65,7 @@ impl Api {
             Ok(draft) => draft,
             Err(error) => {
                 debug!(app.name = app, address = %head.address, %error, "refused a registration of {app}: {error}");
-                return self.undecodable(&error, request_type);
+                return self.undecodable(&error, request_type, head);
             }
         };
         let checks_id = self.config.registry.validate_data_center_id;
@@ -97,25 +100,38 @@ impl Api {
     }
 
     /// The body does not decode. The original falls over a `null`.
-    pub(super) fn undecodable(&self, error: &DecodeError, request_type: RequestType) -> Answer {
+    pub(super) fn undecodable(
+        &self,
+        error: &DecodeError,
+        request_type: RequestType,
+        head: &Head<'_>,
+    ) -> Answer {
         if error.is_null_body() && !self.validates_first() {
             return answer::empty(self.bad_input());
         }
-        Self::unreadable(request_type)
+        self.unreadable(request_type, head)
     }
 
-    /// The body cannot be read; the text is the original's, the type that of the request.
-    pub(super) fn unreadable(request_type: RequestType) -> Answer {
-        answer::with_body(
-            StatusCode::BAD_REQUEST,
-            request_type.format.content_type(),
-            wire::parse_error_body(request_type.exactly_json),
-        )
+    /// The body cannot be read; the text is the original's. The type is that of what was understood,
+    /// or, in the exact dialect, what the request said.
+    pub(super) fn unreadable(&self, request_type: RequestType, head: &Head<'_>) -> Answer {
+        let sent = request::text(head.headers, &CONTENT_TYPE);
+        let label: Cow<'static, str> = match (self.decoder, sent) {
+            (Dialect::Exact, Some(sent)) => sent.to_owned().into(),
+            (Dialect::Exact | Dialect::Tolerant, _) => request_type.format.content_type().into(),
+        };
+        let text = wire::parse_error_body(request_type.exactly_json);
+        answer::with_body(StatusCode::BAD_REQUEST, label, text)
     }
 
-    pub(super) fn body_refused(&self, refused: BodyRefused, request_type: RequestType) -> Answer {
+    pub(super) fn body_refused(
+        &self,
+        refused: BodyRefused,
+        request_type: RequestType,
+        head: &Head<'_>,
+    ) -> Answer {
         match refused {
-            BodyRefused(StatusCode::BAD_REQUEST) => Self::unreadable(request_type),
+            BodyRefused(StatusCode::BAD_REQUEST) => self.unreadable(request_type, head),
             BodyRefused(status) => answer::empty(status),
         }
     }

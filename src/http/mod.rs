@@ -129,13 +129,20 @@ impl Api {
         let Ok(route) = path::parse(parts.uri.path(), &self.paths) else {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
+        if request::head_bytes(&parts) > self.config.server.max_header_bytes {
+            return answer::empty(StatusCode::BAD_REQUEST);
+        }
         let head = Head {
             method: &parts.method,
             query: parts.uri.query(),
             headers: &parts.headers,
             address,
         };
-        self.dispatch(route, &head, body).await
+        let mut answer = self.dispatch(route, &head, body).await;
+        if *head.method == Method::HEAD {
+            answer::without_body(&mut answer);
+        }
+        answer
     }
 
     async fn dispatch(&self, route: Route<'_>, head: &Head<'_>, body: Body) -> Answer {
@@ -148,9 +155,9 @@ impl Api {
             _ => {}
         }
         let is_read = matches!(*head.method, Method::GET | Method::HEAD) && methods.contains(&"GET");
+        let accepted = request::joined(head.headers, &ACCEPT);
         if head.method == Method::OPTIONS {
-            let wants_text = request::text(head.headers, &ACCEPT) == Some("text/plain");
-            return answer::options(methods, wants_text);
+            return answer::options(methods, accepted.as_deref());
         }
         if !is_read && !methods.contains(&head.method.as_str()) {
             return answer::method_not_allowed(methods);
@@ -160,12 +167,14 @@ impl Api {
             let content_type = request::text(head.headers, &hyper::header::CONTENT_TYPE);
             match accept::request_format(content_type) {
                 Ok(request_type) => Some(request_type),
+                Err(unsupported) if !unsupported.0.is_empty() && !unsupported.0.contains('/') => {
+                    return answer::empty(StatusCode::BAD_REQUEST);
+                }
                 Err(_) => return answer::empty(StatusCode::UNSUPPORTED_MEDIA_TYPE),
             }
         } else {
             None
         };
-        let accepted = request::joined(head.headers, &ACCEPT);
         let Some(negotiated) = accept::negotiate(accepted.as_deref(), self.negotiation) else {
             return answer::empty(StatusCode::NOT_ACCEPTABLE);
         };

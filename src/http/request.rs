@@ -10,6 +10,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::header::{CONTENT_ENCODING, HeaderName, USER_AGENT};
+use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -33,6 +34,14 @@ pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
         all.push_str(value);
     }
     Some(all)
+}
+
+/// Length of the request line and the headers, bytes, as they came.
+pub fn head_bytes(parts: &Parts) -> usize {
+    let path = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let headers: usize =
+        parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    path + parts.method.as_str().len() + "  HTTP/1.1\r\n".len() + headers
 }
 
 /// Whether a peer sent it: the value is exactly `true` (`protocol.md` 1.5).

@@ -20,8 +20,9 @@ use tracing::{debug, warn};
 
 use super::Api;
 
-/// Room for a request's head; hyper wants at least 8 KiB.
-const HEAD_BYTES_MIN: usize = 8192;
+/// Least room for a request's head. Twice what is allowed, so that what is somewhat too long gets an
+/// answer and not just a closed connection.
+const HEAD_BYTES_MIN: usize = 16 * 1024;
 /// How long to wait after the system could not accept a connection, such as with too many files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -104,7 +105,7 @@ async fn connection(
     let http = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.header_timeout)
-        .max_buf_size(settings.max_header_bytes.max(HEAD_BYTES_MIN))
+        .max_buf_size((2 * settings.max_header_bytes).max(HEAD_BYTES_MIN))
         .keep_alive(true)
         .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), service);
