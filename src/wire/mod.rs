@@ -174,3 +174,8 @@ pub fn decode_registration(
         Format::Xml => xml::read::registration(body, &context),
     }
 }
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

@@ -80,6 +80,7 @@ pub(in crate::wire) fn instance(
         }
         let value = tokens.next()?;
         if value == Token::Null {
+            unknown(&value, tokens, context)?;
             continue;
         }
         has_app |= name.text() == "app";
@@ -178,16 +179,22 @@ fn field<'a>(
     }
 }
 
-/// Passes over a value nobody asked for: the exact dialect walks on through it.
+/// Passes over a value nobody asked for. The exact dialect walks on through it, and fails as the
+/// original does where it looks for the key of what stands in an array.
 fn unknown<'a>(
     value: &Token<'a>,
     tokens: &mut Tokens<'a>,
     context: &Context<'_>,
 ) -> Result<(), DecodeError> {
-    if context.is_exact() {
+    if !context.is_exact() {
+        tokens.skip(value)
+    } else if tokens.is_keyed(value) {
         Ok(())
     } else {
-        tokens.skip(value)
+        Err(tokens.error(format!(
+            "{} in an array of an unknown field",
+            shown(value.text())
+        )))
     }
 }
 
@@ -212,8 +219,8 @@ fn status<'a>(
     context: &Context<'_>,
 ) -> Result<Status, DecodeError> {
     let status = Status::parse(value.text()).unwrap_or(Status::Unknown);
-    if !value.is_scalar() {
-        unknown(value, tokens, context)?;
+    if !context.is_exact() {
+        tokens.skip(value)?;
     }
     Ok(status)
 }
@@ -290,7 +297,8 @@ fn lease<'a>(
                 draft.set_lease_field(name, as_int(&value, tokens)?.into());
             }
             name if value.is_scalar() => draft.set_lease_field(name, as_long(&value, tokens)?),
-            _ => unknown(&value, tokens, context)?,
+            _ if context.is_exact() => {}
+            _ => tokens.skip(&value)?,
         }
     }
 }

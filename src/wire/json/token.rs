@@ -153,6 +153,12 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
+    /// Whether the value just read is a member of an object, as far as brackets tell.
+    pub(in crate::wire) fn is_keyed(&self, value: &Token<'_>) -> bool {
+        let own = usize::from(matches!(value, Token::StartObject | Token::StartArray));
+        self.open.iter().rev().nth(own) != Some(&false)
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
