@@ -43,6 +43,11 @@ pub(super) fn list(dir: &Path) -> Result<Vec<Lsn>, StoreError> {
     Ok(files.iter().filter_map(|path| lsn(path.file_name()?.to_str()?)).collect())
 }
 
+/// Whether a file is a damaged checkpoint that was set aside.
+pub(super) fn is_evidence(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(".damaged")
+}
+
 /// Removes what an interrupted [`write`] left.
 pub(super) fn remove_leftovers(dir: &Path) -> Result<(), StoreError> {
     for path in files::list(dir, |name| name.starts_with(PREFIX) && name.ends_with(".tmp"))? {
@@ -125,7 +130,8 @@ impl BlockWriter<'_> {
         let mut head = [0; BLOCK_HEAD_LEN];
         head[0] = kind;
         head[1..5].copy_from_slice(&len.to_le_bytes());
-        head[5..].copy_from_slice(&block_sum(&head, &self.block).to_le_bytes());
+        let sum = block_sum(&head, &self.block);
+        head[5..].copy_from_slice(&sum.to_le_bytes());
         self.out
             .write_all(&head)
             .and_then(|()| self.out.write_all(&self.block))

@@ -20,11 +20,19 @@
 //! `log/`, checkpoints `checkpoint-<lsn>`, the `watermark` and the `lock` file.
 
 mod checkpoint;
+mod db;
 mod error;
 mod files;
+mod inspect;
 mod intern;
-mod recovery;
+mod mem_store;
+mod migrate;
 mod record;
+mod recovery;
+mod segment;
+mod shared;
+mod sled_reader;
+mod sled_store;
 #[cfg(test)]
 mod suite;
 pub mod testing;
@@ -36,6 +44,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use error::StoreError;
+pub use mem_store::MemDisk;
 
 use crate::registry::change::{LeaseImage, Record};
 use crate::registry::status::Status;
@@ -58,6 +67,9 @@ pub enum OnDamage {
     /// Move everything into `<dir>/quarantine-<time>` and start an empty store behind the lost
     /// LSNs, as a new incarnation that has to be filled from the peers.
     MoveAside,
+    /// Keep what can still be read and go on behind the lost LSNs, as a new incarnation. For the
+    /// operator's `store repair`; only a log that cannot be read at all is moved aside.
+    KeepRest,
 }
 
 /// Where the store is and its bounds. [`StoreOptions::new`] has the defaults.
@@ -162,6 +174,8 @@ pub enum LossCause {
     HistoryOnly,
     /// The store was damaged and was moved aside to this path; the new one is empty.
     MovedAside(PathBuf),
+    /// The log was damaged, and the operator chose to keep what is left.
+    Accepted,
 }
 
 /// The registry as of an LSN.

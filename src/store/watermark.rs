@@ -4,10 +4,12 @@
 //! noticed. It has two slots, written in turn and each with a checksum, in pages of their own, so
 //! that a torn write leaves the other one. Writing in place needs no free space.
 //!
-//! It notes two positions, because a process and a machine die differently: `acknowledged` is
-//! written after each commit and survives the process; `synced` says up to where the log was on the
-//! disk. After a reboot (another boot id, or none) only `synced` can be held against the log: with
-//! [`Durability::Flush`](super::Durability::Flush) newer records may be gone, as configured.
+//! It notes three positions, because a process and a machine die differently: `acknowledged` is
+//! committed and survives the process; `synced` says up to where the log was on the disk;
+//! `given_out` also counts what was answered before its commit (`durability = interval`). After a
+//! reboot (another boot id, or none) only `synced` can be held against the log: with
+//! [`Durability::Flush`](super::Durability::Flush) newer records may be gone, as configured. They
+//! are no reason to stop, but their LSNs must not be given out again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -20,7 +22,7 @@ const MAGIC: [u8; 8] = *b"EURKWMRK";
 const VERSION: u32 = 1;
 /// Distance of the two slots, bytes: a page each.
 const SLOT_STEP: u64 = 4096;
-const SLOT_LEN: usize = 8 + 4 + 16 + 16 + 16 + 8 + 8 + 8 + 8 + 4;
+const SLOT_LEN: usize = 8 + 4 + 4 + 3 * 16 + 5 * 8 + 4;
 /// Syncing this often bounds what a power loss can hide.
 const SYNC_EVERY_MS: u64 = 1_000;
 const SYNC_EVERY_RECORDS: u64 = 10_000;
@@ -34,10 +36,14 @@ pub(super) struct Watermark {
     pub(super) incarnation: u128,
     /// Of the system, at the time of writing; 0 where it has none.
     pub(super) boot_id: u128,
-    /// Highest acknowledged LSN.
+    /// Some commits of this run were flushed only: a reboot may have taken them.
+    pub(super) is_unsynced: bool,
+    /// Highest LSN that was both committed and acknowledged.
     pub(super) acknowledged: Lsn,
     /// Highest LSN that was on the disk.
     pub(super) synced: Lsn,
+    /// Highest LSN that anybody may have been told, committed or not.
+    pub(super) given_out: Lsn,
     /// Wall time at which the node lived.
     pub(super) alive_at: Millis,
 }
@@ -56,10 +62,12 @@ impl Watermark {
         let mut bytes = Vec::with_capacity(SLOT_LEN);
         bytes.extend(MAGIC);
         bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(u32::from(self.is_unsynced).to_le_bytes());
         for id in [self.node_id, self.incarnation, self.boot_id] {
             bytes.extend(id.to_le_bytes());
         }
-        for number in [self.sequence, self.acknowledged.0, self.synced.0, self.alive_at.0] {
+        let positions = [self.acknowledged.0, self.synced.0, self.given_out.0];
+        for number in [self.sequence].into_iter().chain(positions).chain([self.alive_at.0]) {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
@@ -78,20 +86,32 @@ impl Watermark {
         let id = |at| u128::from_le_bytes(part(body, at));
         let number = |at| u64::from_le_bytes(part(body, at));
         Ok(Some(Self {
-            node_id: id(12),
-            incarnation: id(28),
-            boot_id: id(44),
-            sequence: number(60),
-            acknowledged: Lsn(number(68)),
-            synced: Lsn(number(76)),
-            alive_at: Millis(number(84)),
+            is_unsynced: u32::from_le_bytes(part(body, 12)) != 0,
+            node_id: id(16),
+            incarnation: id(32),
+            boot_id: id(48),
+            sequence: number(64),
+            acknowledged: Lsn(number(72)),
+            synced: Lsn(number(80)),
+            given_out: Lsn(number(88)),
+            alive_at: Millis(number(96)),
         }))
     }
 
     /// The LSN that the log must reach if nothing that was promised is gone. `boot_id` is the
     /// system's present one.
     pub(super) fn promised(&self, boot_id: u128) -> Lsn {
-        if boot_id != 0 && boot_id == self.boot_id { self.acknowledged } else { self.synced }
+        if self.is_same_boot(boot_id) { self.acknowledged } else { self.synced }
+    }
+
+    /// Whether newer records than the log holds may have been told to somebody, although a log
+    /// that ends at `last` keeps every promise.
+    pub(super) fn may_have_told_more(&self, last: Lsn, boot_id: u128) -> bool {
+        self.given_out > last || (self.is_unsynced && !self.is_same_boot(boot_id))
+    }
+
+    fn is_same_boot(&self, boot_id: u128) -> bool {
+        boot_id != 0 && boot_id == self.boot_id
     }
 }
 
@@ -172,16 +192,20 @@ impl WatermarkFile {
         Ok(file)
     }
 
-    /// Notes a position; [`WatermarkFile::is_due`] says whether it should be synced.
+    /// Notes positions; [`WatermarkFile::is_due`] says whether that should be synced. `told` is the
+    /// highest acknowledged LSN, `committed` and `synced` the ends of what is safe.
     pub(super) fn note(
         &mut self,
-        acknowledged: Lsn,
+        told: Lsn,
+        committed: Lsn,
         synced: Lsn,
         now: Millis,
     ) -> Result<(), StoreError> {
         let next = Watermark {
-            acknowledged: acknowledged.max(self.current.acknowledged),
+            acknowledged: told.min(committed).max(self.current.acknowledged),
             synced: synced.max(self.current.synced),
+            given_out: told.max(self.current.given_out),
+            is_unsynced: self.current.is_unsynced || synced < committed,
             // The clock may have been stepped back; then the newer word counts.
             alive_at: now,
             ..self.current
@@ -199,6 +223,20 @@ impl WatermarkFile {
                 || now.since(at) >= SYNC_EVERY_MS
                 || now < at
         })
+    }
+
+    /// Notes that everything is on the disk and nothing was given out beyond it.
+    pub(super) fn note_clean_end(&mut self, now: Millis) -> Result<(), StoreError> {
+        let end = self.current.acknowledged;
+        let next = Watermark {
+            is_unsynced: false,
+            synced: end,
+            given_out: self.current.given_out,
+            alive_at: now,
+            ..self.current
+        };
+        self.write(next)?;
+        self.sync()
     }
 
     /// Puts what was noted on the disk.
@@ -234,6 +272,8 @@ mod tests {
             boot_id: boot_id(),
             acknowledged: Lsn(acknowledged),
             synced: Lsn(acknowledged / 2),
+            given_out: Lsn(acknowledged),
+            is_unsynced: false,
             alive_at: Millis(77),
         }
     }
@@ -244,7 +284,7 @@ mod tests {
         assert_eq!(read(dir.path()).unwrap(), Found::Nothing);
         let mut file = WatermarkFile::open(dir.path(), mark(10)).unwrap();
         for lsn in 11..20 {
-            file.note(Lsn(lsn), Lsn(lsn - 1), Millis(100 + lsn)).unwrap();
+            file.note(Lsn(lsn), Lsn(lsn), Lsn(lsn - 1), Millis(100 + lsn)).unwrap();
         }
         let Found::Watermark(found) = read(dir.path()).unwrap() else { panic!("no watermark") };
         assert_eq!((found.acknowledged, found.synced), (Lsn(19), Lsn(18)));
@@ -255,8 +295,8 @@ mod tests {
     fn a_torn_write_leaves_the_note_before() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = WatermarkFile::open(dir.path(), mark(10)).unwrap();
-        file.note(Lsn(11), Lsn(11), Millis(1)).unwrap();
-        file.note(Lsn(12), Lsn(12), Millis(2)).unwrap();
+        file.note(Lsn(11), Lsn(11), Lsn(11), Millis(1)).unwrap();
+        file.note(Lsn(12), Lsn(12), Lsn(12), Millis(2)).unwrap();
         let path = dir.path().join("watermark");
         let good = std::fs::read(&path).unwrap();
         let newer = usize::try_from((file.current.sequence % 2) * SLOT_STEP).unwrap();
@@ -278,7 +318,7 @@ mod tests {
     fn positions_never_go_back_but_the_time_follows_the_clock() {
         let dir = tempfile::tempdir().unwrap();
         let mut file = WatermarkFile::open(dir.path(), mark(10)).unwrap();
-        file.note(Lsn(4), Lsn(2), Millis(5)).unwrap();
+        file.note(Lsn(4), Lsn(4), Lsn(2), Millis(5)).unwrap();
         assert_eq!((file.current.acknowledged, file.current.synced), (Lsn(10), Lsn(5)));
         assert_eq!(file.current.alive_at, Millis(5));
     }
@@ -290,7 +330,7 @@ mod tests {
         assert!(!file.is_due(Millis(77 + 999)));
         assert!(file.is_due(Millis(77 + 1_000)));
         assert!(file.is_due(Millis(76)));
-        file.note(Lsn(10_010), Lsn(10), Millis(77)).unwrap();
+        file.note(Lsn(10_010), Lsn(10_010), Lsn(10), Millis(77)).unwrap();
         assert!(file.is_due(Millis(77)));
         file.sync().unwrap();
         assert!(!file.is_due(Millis(77)));
@@ -302,6 +342,21 @@ mod tests {
         assert_eq!(mark.promised(5), Lsn(10));
         assert_eq!(mark.promised(6), Lsn(5));
         assert_eq!(mark.promised(0), Lsn(5));
+    }
+
+    #[test]
+    fn what_was_told_beyond_the_log_is_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = WatermarkFile::open(dir.path(), mark(10)).unwrap();
+        file.note(Lsn(30), Lsn(20), Lsn(20), Millis(80)).unwrap();
+        let found = file.current;
+        assert_eq!((found.acknowledged, found.given_out), (Lsn(20), Lsn(30)));
+        assert!(found.may_have_told_more(Lsn(29), boot_id()));
+        assert!(!found.may_have_told_more(Lsn(30), boot_id()));
+        file.note(Lsn(30), Lsn(30), Lsn(20), Millis(80)).unwrap();
+        assert!(file.current.may_have_told_more(Lsn(30), 1), "flushed only, then rebooted");
+        file.note_clean_end(Millis(81)).unwrap();
+        assert!(!file.current.may_have_told_more(Lsn(30), 1));
     }
 
     #[test]

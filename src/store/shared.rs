@@ -1,0 +1,272 @@
+//! What the writer and the readers of an open store share.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use crate::store::db::Database;
+use crate::store::files::{self, DirLock};
+use crate::store::segment::{Segment, tree_name};
+use crate::store::{StoreError, checkpoint, record};
+use crate::types::Lsn;
+
+/// Checkpoints that are kept.
+const KEPT: usize = 2;
+
+/// Keys of the `meta` tree that are the store's own.
+pub(super) mod keys {
+    pub(in crate::store) const SCHEMA: &str = "store/schema";
+    pub(in crate::store) const NODE_ID: &str = "store/node-id";
+    pub(in crate::store) const INCARNATION: &str = "store/incarnation";
+    /// LSNs below this one were given out or skipped.
+    pub(in crate::store) const FLOOR: &str = "store/floor";
+    /// The checkpoint that leads over a hole in front of the next segment.
+    pub(in crate::store) const BASE: &str = "store/base";
+    /// Facts of a segment, followed by its first LSN.
+    pub(in crate::store) const SEGMENT: &str = "store/segment/";
+    /// Everything that others put.
+    pub(in crate::store) const USER: &str = "user/";
+}
+
+/// The shared part of an open store.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) dir: PathBuf,
+    /// `None` once closed.
+    database: RwLock<Option<Database>>,
+    /// Oldest first.
+    segments: RwLock<Vec<Arc<Segment>>>,
+    /// Readers see nothing behind this LSN.
+    committed: AtomicU64,
+    /// Up to here the log is on the disk.
+    synced: AtomicU64,
+    pub(super) syncs: AtomicU64,
+    pub(super) flushes: AtomicU64,
+    /// The next LSN when the store was opened: the log begins there if there are no segments.
+    opened_at: Lsn,
+    /// LSNs of the kept checkpoints, oldest first.
+    checkpoints: Mutex<Vec<Lsn>>,
+    /// Held while a checkpoint is written.
+    checkpointing: Mutex<()>,
+    lock: Mutex<Option<DirLock>>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        dir: PathBuf,
+        database: Database,
+        segments: Vec<Arc<Segment>>,
+        (last, next): (Lsn, Lsn),
+        checkpoints: Vec<Lsn>,
+        lock: DirLock,
+    ) -> Self {
+        Self {
+            dir,
+            database: RwLock::new(Some(database)),
+            segments: RwLock::new(segments),
+            committed: AtomicU64::new(last.0),
+            synced: AtomicU64::new(last.0),
+            syncs: AtomicU64::new(0),
+            flushes: AtomicU64::new(0),
+            opened_at: next,
+            checkpoints: Mutex::new(checkpoints),
+            checkpointing: Mutex::new(()),
+            lock: Mutex::new(Some(lock)),
+        }
+    }
+
+    /// Runs something with the database, unless it was closed.
+    pub(super) fn with<T>(
+        &self,
+        call: impl FnOnce(&Database) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let database = self.database.read().expect("holders of the write lock only take");
+        call(database.as_ref().ok_or(StoreError::Closed)?)
+    }
+
+    pub(super) fn committed(&self) -> Lsn {
+        Lsn(self.committed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn synced(&self) -> Lsn {
+        Lsn(self.synced.load(Ordering::Acquire))
+    }
+
+    /// Shows the readers everything up to `lsn`.
+    pub(super) fn publish(&self, lsn: Lsn) {
+        self.committed.fetch_max(lsn.0, Ordering::AcqRel);
+    }
+
+    /// Flushes the database.
+    pub(super) fn flush(&self) -> Result<(), StoreError> {
+        self.with(Database::flush)?;
+        self.flushes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts the log on the disk; everything up to `flushed` was flushed before.
+    pub(super) fn sync(&self, flushed: Lsn) -> Result<(), StoreError> {
+        self.with(Database::sync)?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.synced.fetch_max(flushed.0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// A copy of the list, oldest first.
+    pub(super) fn segments(&self) -> Vec<Arc<Segment>> {
+        self.segments.read().expect("holders of this lock only copy").clone()
+    }
+
+    pub(super) fn last_segment(&self) -> Option<Arc<Segment>> {
+        self.segments.read().expect("holders of this lock only copy").last().cloned()
+    }
+
+    /// The oldest record, or the next LSN if there is none that readers may see.
+    pub(super) fn first_lsn(&self) -> Lsn {
+        let segments = self.segments.read().expect("holders of this lock only copy");
+        segments.first().map_or(self.opened_at, |segment| segment.first)
+    }
+
+    pub(super) fn push_segment(&self, segment: Arc<Segment>) {
+        self.segments.write().expect("holders of this lock only copy").push(segment);
+    }
+
+    /// Drops the oldest segment with all its records.
+    pub(super) fn drop_segment(&self, segment: &Segment) -> Result<(), StoreError> {
+        self.segments
+            .write()
+            .expect("holders of this lock only copy")
+            .retain(|kept| kept.first != segment.first);
+        drop(segment.take_tree());
+        self.with(|database| {
+            let key = segment_key(segment.first);
+            // Facts first: a tree without facts is what an interrupted drop leaves, and the next
+            // start finishes it.
+            super::db::guarded("drop a segment", || {
+                database.meta.remove(key)?;
+                database.db.drop_tree(tree_name(segment.first))
+            })
+        })
+        .map(|_| ())
+        .or_else(|error| match error {
+            // The history was damaged and is to go anyway. Its pages are lost until a compaction.
+            StoreError::Damaged { .. } => {
+                tracing::warn!(%error, "cannot drop the segment that begins with {}", segment.first);
+                Ok(())
+            }
+            other => Err(other),
+        })
+    }
+
+    /// Writes the facts of a segment.
+    pub(super) fn put_facts(&self, segment: &Segment, is_closed: bool) -> Result<(), StoreError> {
+        let facts = record::encode_segment(&segment.facts(is_closed))?;
+        self.put(&segment_key(segment.first), &facts)
+    }
+
+    pub(super) fn put(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.with(|database| {
+            super::db::guarded("write to the meta tree", || database.meta.insert(key, value))
+        })
+        .map(|_| ())
+    }
+
+    /// LSNs of the kept checkpoints, oldest first.
+    pub(super) fn checkpoints(&self) -> Vec<Lsn> {
+        self.checkpoints.lock().expect("holders of this lock only copy").clone()
+    }
+
+    /// The first LSN that the older kept checkpoint needs; nothing may be trimmed while there are
+    /// fewer than two, for then a damaged one leaves nothing to fall back to.
+    pub(super) fn replay_floor(&self) -> Lsn {
+        let kept = self.checkpoints();
+        if kept.len() < KEPT { Lsn::ZERO } else { kept[kept.len() - KEPT].next() }
+    }
+
+    pub(super) fn write_checkpoint(
+        &self,
+        source: super::CheckpointSource<'_>,
+    ) -> Result<(), StoreError> {
+        let lsn = source.lsn;
+        // What was committed, or skipped when the store was opened.
+        let committed = self.committed().max(Lsn(self.opened_at.0.saturating_sub(1)));
+        if lsn > committed {
+            return Err(StoreError::OutOfOrder { expected: committed, found: lsn });
+        }
+        // A panic of the caller's iterator leaves nothing behind but a file that is overwritten.
+        let _one_at_a_time =
+            self.checkpointing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = self.checkpoints();
+        if let Some(&newest) = kept.last().filter(|newest| **newest > lsn) {
+            return Err(StoreError::OutOfOrder { expected: newest, found: lsn });
+        }
+        // A checkpoint must never be ahead of the log on the disk.
+        if self.synced() < lsn {
+            self.sync(lsn)?;
+        } else {
+            self.with(|_| Ok(()))?;
+        }
+        checkpoint::write(&self.dir, source)?;
+        if kept.last() != Some(&lsn) {
+            kept.push(lsn);
+        }
+        let surplus = kept.len().saturating_sub(KEPT);
+        kept.drain(..surplus);
+        self.checkpoints
+            .lock()
+            .expect("holders of this lock only copy")
+            .clone_from(&kept);
+        for old in checkpoint::list(&self.dir)? {
+            if !kept.contains(&old) {
+                files::remove(&checkpoint::path(&self.dir, old))?;
+            }
+        }
+        for evidence in files::list(&self.dir, checkpoint::is_evidence)? {
+            files::remove(&evidence)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the database and lets the directory go. Readers wait for nothing but their locks.
+    pub(super) fn close(&self) -> Result<(), StoreError> {
+        let database = self.database.write().expect("holders of the write lock only take").take();
+        let segments =
+            std::mem::take(&mut *self.segments.write().expect("holders of this lock only copy"));
+        let trees = segments.iter().filter_map(|segment| segment.take_tree()).collect();
+        let closed = database.map_or(Ok(()), |database| database.let_go(trees));
+        let lock = self.lock.lock().expect("holders of this lock only take").take();
+        if closed.is_ok() {
+            drop(lock);
+        } else {
+            // sled still holds the files: nobody else may have them, even in this process.
+            std::mem::forget(lock);
+        }
+        closed
+    }
+
+    /// Live bytes of the log.
+    pub(super) fn log_bytes(&self) -> u64 {
+        self.segments().iter().map(|segment| segment.covered().bytes).sum()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::error!(%error, "cannot close the store");
+        }
+    }
+}
+
+/// Key of the facts of a segment.
+pub(super) fn segment_key(first: Lsn) -> String {
+    format!("{}{:020}", keys::SEGMENT, first.0)
+}
+
+/// Renames a damaged checkpoint, so that it is looked at no more but can be looked into.
+pub(super) fn set_checkpoint_aside(dir: &std::path::Path, lsn: Lsn) -> Result<(), StoreError> {
+    let path = checkpoint::path(dir, lsn);
+    fs::rename(&path, path.with_extension("damaged"))
+        .map_err(|error| StoreError::io("set aside the checkpoint", &path, error))
+}
