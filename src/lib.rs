@@ -2,4 +2,5 @@
 pub mod clock;
 pub mod config;
 pub mod registry;
+pub mod telemetry;
 pub mod types;
