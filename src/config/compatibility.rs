@@ -3,7 +3,9 @@
 //!
 //! Whoever decides something asks the knob, never the profile: the profile only sets defaults.
 
+use super::bind::Binder;
 use super::choice::choice;
+use super::property::Origin;
 
 choice! {
     /// `eurekad.profile`: which defaults the knobs of [`Compatibility`] have.
@@ -255,5 +257,41 @@ impl Compatibility {
 impl Default for Compatibility {
     fn default() -> Self {
         Self::of(Profile::Default)
+    }
+}
+
+impl Compatibility {
+    pub(super) fn bind(b: &mut Binder<'_>) -> Self {
+        let profile = b.choice("eurekad.profile", Profile::default());
+        let d = Self::of(profile);
+        if profile == Profile::Eureka {
+            b.unset = Origin::Profile;
+        }
+        let knobs = Self {
+            profile,
+            lease_expiry: b.choice("eurekad.lease-expiry", d.lease_expiry),
+            override_scope: b.choice("eurekad.override-scope", d.override_scope),
+            status_by_renewal: b.choice("eurekad.status-by-renewal", d.status_by_renewal),
+            metadata_update: b.choice("eurekad.metadata-update", d.metadata_update),
+            same_status_override: b.choice("eurekad.same-status-override", d.same_status_override),
+            override_lift: b.choice("eurekad.override-lift", d.override_lift),
+            unknown_override: b.choice("eurekad.unknown-override", d.unknown_override),
+            decoder: b.choice("eurekad.decoder", d.decoder),
+            negotiation: b.choice("eurekad.negotiation", d.negotiation),
+            gzip_request_bodies: b.choice("eurekad.gzip-request-bodies", d.gzip_request_bodies),
+            compress: b.choice("eurekad.compress", d.compress),
+            bad_input_status: b.choice("eurekad.bad-input-status", d.bad_input_status),
+            thresholds: b.choice("eurekad.thresholds", d.thresholds),
+            double_slash: b.choice("eurekad.double-slash", d.double_slash),
+            xml_single_status: b.choice("eurekad.xml-single-status", d.xml_single_status),
+            status_document: b.choice("eurekad.status-document", d.status_document),
+            response_cache_early_refresh: b.switch(
+                &["eurekad.response-cache-early-refresh"],
+                d.response_cache_early_refresh,
+            ),
+            serverinfo: b.switch(&["eurekad.serverinfo"], d.serverinfo),
+        };
+        b.unset = Origin::Default;
+        knobs
     }
 }

@@ -1,6 +1,8 @@
 //! The page at `/` and the actuator endpoints.
 
+use super::bind::Binder;
 use super::choice::choice;
+use super::server::parse_path;
 
 /// `eureka.dashboard.*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +41,7 @@ pub struct ManagementConfig {
     pub include: Vec<String>,
     /// `management.endpoints.web.exposure.exclude`: wins over `include`.
     pub exclude: Vec<String>,
-    /// `management.endpoints.web.base-path`.
+    /// `management.endpoints.web.base-path`: begins with a slash; empty is the root.
     pub base_path: String,
     /// `management.endpoint.health.show-details`.
     pub health_details: ShowDetails,
@@ -60,6 +62,48 @@ impl Default for ManagementConfig {
             exclude: Vec::new(),
             base_path: "/actuator".to_owned(),
             health_details: ShowDetails::default(),
+        }
+    }
+}
+
+impl DashboardConfig {
+    pub(super) fn bind(b: &mut Binder<'_>) -> Self {
+        let d = Self::default();
+        Self {
+            enabled: b.switch(&["eureka.dashboard.enabled"], d.enabled),
+            path: b.other(
+                &["eureka.dashboard.path"],
+                d.path,
+                |text| {
+                    // Spring takes `dash` for `/dash`.
+                    let path = parse_path(&format!("/{}", text.trim_start_matches('/')))?;
+                    Some(if path.is_empty() {
+                        "/".to_owned()
+                    } else {
+                        path
+                    })
+                },
+                String::clone,
+                "a path such as / or /dashboard",
+            ),
+        }
+    }
+}
+
+impl ManagementConfig {
+    pub(super) fn bind(b: &mut Binder<'_>) -> Self {
+        let d = Self::default();
+        Self {
+            include: b.list("management.endpoints.web.exposure.include", d.include),
+            exclude: b.list("management.endpoints.web.exposure.exclude", d.exclude),
+            base_path: b.other(
+                &["management.endpoints.web.base-path"],
+                d.base_path,
+                parse_path,
+                String::clone,
+                "a path that begins with a slash, such as /actuator",
+            ),
+            health_details: b.choice("management.endpoint.health.show-details", d.health_details),
         }
     }
 }

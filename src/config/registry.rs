@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use super::bind::Binder;
+use super::value::{self, Unit};
+
 /// Self-preservation, eviction, delta, warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegistryConfig {
@@ -97,6 +100,146 @@ impl Default for CacheConfig {
             expire_after: Duration::from_mins(3),
             initial_capacity: 1000,
             max_bytes: 256 << 20,
+        }
+    }
+}
+
+/// Timers may not be shorter than this.
+const TICK: Duration = Duration::from_millis(1);
+
+impl RegistryConfig {
+    /// `registers` is `eureka.client.register-with-eureka`, on which the retries' default depends.
+    pub(super) fn bind(b: &mut Binder<'_>, registers: bool) -> Self {
+        let d = Self::default();
+        let retries = if registers { 5 } else { d.sync_retries };
+        let delta_disabled = b.switch(&["eureka.server.disable-delta"], !d.delta);
+        Self {
+            self_preservation: b.switch(
+                &["eureka.server.enable-self-preservation"],
+                d.self_preservation,
+            ),
+            max_protection_time: b.duration(
+                &["eurekad.max-protection-time"],
+                Unit::Millis,
+                d.max_protection_time,
+            ),
+            renewal_percent_threshold: b.number(
+                &["eureka.server.renewal-percent-threshold"],
+                d.renewal_percent_threshold,
+                0.0..=1.0,
+            ),
+            threshold_update_interval: b.duration_from(
+                &["eureka.server.renewal-threshold-update-interval-ms"],
+                Unit::Millis,
+                d.threshold_update_interval,
+                TICK,
+            ),
+            expected_client_renewal_interval: b.other(
+                &["eureka.server.expected-client-renewal-interval-seconds"],
+                d.expected_client_renewal_interval,
+                renewal_interval,
+                |span| value::show_duration(*span),
+                &Unit::Seconds.allowed(),
+            ),
+            eviction_interval: b.duration_from(
+                &["eureka.server.eviction-interval-timer-in-ms"],
+                Unit::Millis,
+                d.eviction_interval,
+                TICK,
+            ),
+            wait_when_sync_empty: b.duration(
+                &["eureka.server.wait-time-in-ms-when-sync-empty"],
+                Unit::Millis,
+                d.wait_when_sync_empty,
+            ),
+            sync_retries: b.number(
+                &["eureka.server.registry-sync-retries"],
+                retries,
+                0..=1_000_000,
+            ),
+            sync_retry_wait: b.duration(
+                &["eureka.server.registry-sync-retry-wait-ms"],
+                Unit::Millis,
+                d.sync_retry_wait,
+            ),
+            delta: !delta_disabled,
+            delta_retention: b.duration(
+                &["eureka.server.retention-time-in-m-s-in-delta-queue"],
+                Unit::Millis,
+                d.delta_retention,
+            ),
+            delta_trim_interval: b.duration_from(
+                &["eureka.server.delta-retention-timer-interval-in-ms"],
+                Unit::Millis,
+                d.delta_trim_interval,
+                TICK,
+            ),
+            sync_when_timestamp_differs: b.switch(
+                &["eureka.server.sync-when-timestamp-differs"],
+                d.sync_when_timestamp_differs,
+            ),
+            open_for_traffic_count: b.number(
+                &[
+                    "eureka.instance.registry.default-open-for-traffic-count",
+                    "eureka.server.default-open-for-traffic-count",
+                ],
+                d.open_for_traffic_count,
+                0..=u64::from(u32::MAX),
+            ),
+            expected_clients_sending_renews: b.number(
+                &[
+                    "eureka.instance.registry.expected-number-of-clients-sending-renews",
+                    "eureka.server.expected-number-of-renews-per-min",
+                ],
+                d.expected_clients_sending_renews,
+                0..=u64::from(u32::MAX),
+            ),
+            validate_data_center_id: b.switch(
+                &["eureka.server.experimental.registration.validation.dataCenterInfoId"],
+                d.validate_data_center_id,
+            ),
+            conflict_brings_instance: b.switch(
+                &["eureka.server.experimental.bugfix.934"],
+                d.conflict_brings_instance,
+            ),
+            instance_gauge: b.switch(&["eureka.server.metrics.enabled"], d.instance_gauge),
+        }
+    }
+}
+
+/// Zero and less mean the default, as in the original.
+fn renewal_interval(text: &str) -> Option<Duration> {
+    if text.parse::<i64>().is_ok_and(|seconds| seconds <= 0) {
+        return Some(RegistryConfig::default().expected_client_renewal_interval);
+    }
+    value::duration(text, Unit::Seconds).filter(|span| *span >= TICK)
+}
+
+impl CacheConfig {
+    pub(super) fn bind(b: &mut Binder<'_>) -> Self {
+        let d = Self::default();
+        Self {
+            read_only_level: b.switch(
+                &["eureka.server.use-read-only-response-cache"],
+                d.read_only_level,
+            ),
+            update_interval: b.duration_from(
+                &["eureka.server.response-cache-update-interval-ms"],
+                Unit::Millis,
+                d.update_interval,
+                TICK,
+            ),
+            expire_after: b.duration(
+                &["eureka.server.response-cache-auto-expiration-in-seconds"],
+                Unit::Seconds,
+                d.expire_after,
+            ),
+            initial_capacity: b.number(
+                &["eureka.server.initial-capacity-of-response-cache"],
+                d.initial_capacity,
+                0..=1_000_000,
+            ),
+            max_bytes: b.large_size("eurekad.response-cache-max-bytes", d.max_bytes),
         }
     }
 }

@@ -3,6 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use super::bind::Binder;
+use super::value::Unit;
+
 /// What the listener needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -44,4 +47,100 @@ impl Default for ServerConfig {
             worker_threads: 0,
         }
     }
+}
+
+impl ServerConfig {
+    pub(super) fn bind(b: &mut Binder<'_>) -> Self {
+        let d = Self::default();
+        let immediate = b.other(
+            &["server.shutdown"],
+            false,
+            |text| match text.to_ascii_lowercase().as_str() {
+                "graceful" => Some(false),
+                "immediate" => Some(true),
+                _ => None,
+            },
+            |immediate| if *immediate { "immediate" } else { "graceful" }.to_owned(),
+            "graceful | immediate",
+        );
+        let grace = if immediate {
+            Duration::ZERO
+        } else {
+            d.shutdown_grace
+        };
+        let ms = Duration::from_millis(1);
+        Self {
+            port: b.number(&["server.port"], d.port, 0..=u16::MAX),
+            address: b.other(
+                &["server.address"],
+                d.address,
+                parse_address,
+                IpAddr::to_string,
+                "an IP address to listen on, 0.0.0.0 or :: for all, or localhost",
+            ),
+            context_path: b.other(
+                &["server.servlet.context-path"],
+                d.context_path,
+                parse_path,
+                String::clone,
+                "a path that begins with a slash, such as /registry",
+            ),
+            header_timeout: b.duration_from(
+                &["eurekad.header-timeout"],
+                Unit::Millis,
+                d.header_timeout,
+                ms,
+            ),
+            idle_timeout: b.duration_from(
+                &["eurekad.idle-timeout"],
+                Unit::Millis,
+                d.idle_timeout,
+                ms,
+            ),
+            body_timeout: b.duration_from(
+                &["eurekad.body-timeout"],
+                Unit::Millis,
+                d.body_timeout,
+                ms,
+            ),
+            shutdown_grace: b.duration(
+                &[
+                    "eurekad.shutdown-grace",
+                    "spring.lifecycle.timeout-per-shutdown-phase",
+                ],
+                Unit::Millis,
+                grace,
+            ),
+            max_connections: b.number(
+                &["eurekad.max-connections", "server.tomcat.max-connections"],
+                d.max_connections,
+                1..=10_000_000,
+            ),
+            // hyper cannot work with less than 8 KiB.
+            max_header_bytes: b.size(
+                &["server.max-http-request-header-size"],
+                d.max_header_bytes,
+                8192..=16 << 20,
+            ),
+            worker_threads: b.number(&["eurekad.worker-threads"], d.worker_threads, 0..=1024),
+        }
+    }
+}
+
+fn parse_address(text: &str) -> Option<IpAddr> {
+    if text.eq_ignore_ascii_case("localhost") {
+        return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    text.trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse()
+        .ok()
+}
+
+/// A path with a slash before it and none behind; `/` is empty.
+pub(super) fn parse_path(text: &str) -> Option<String> {
+    let fine = text.starts_with('/')
+        && !text.contains("//")
+        && !text.contains(|c: char| c.is_whitespace() || matches!(c, '?' | '#' | '%'));
+    fine.then(|| text.trim_end_matches('/').to_owned())
 }

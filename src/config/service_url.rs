@@ -50,3 +50,159 @@ pub struct ServiceUrl {
     pub path: String,
     pub credentials: Option<Credentials>,
 }
+
+/// What service URLs look like, for error texts.
+pub(crate) const SERVICE_URLS: &str = "URLs by comma, each http[s]://[user:password@]host[:port]/path/, e.g. http://eureka-2:8761/eureka/";
+
+impl ServiceUrl {
+    /// Takes a URL apart; `None` if it is none. A missing last slash is added.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.trim().split_once("://")?;
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let end = rest.find('/').unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (user_info, host_port) = match authority.rsplit_once('@') {
+            Some((user_info, host_port)) => (Some(user_info), host_port),
+            None => (None, authority),
+        };
+        let (host, port) = split_port(host_port)?;
+        let port = match port {
+            Some(port) => port.parse().ok().filter(|port| *port != 0)?,
+            None if secure => 443,
+            None => 80,
+        };
+        let host_is_fine = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        if host.is_empty() || !host.chars().all(host_is_fine) {
+            return None;
+        }
+        if path.contains(|c: char| matches!(c, '?' | '#' | '@') || c.is_whitespace()) {
+            return None;
+        }
+        Some(Self {
+            secure,
+            host: host.to_owned(),
+            port,
+            path: if path.ends_with('/') {
+                path.to_owned()
+            } else {
+                format!("{path}/")
+            },
+            credentials: user_info.map(Credentials::parse),
+        })
+    }
+
+    /// `host:port`, an IPv6 address in brackets.
+    pub fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Host and port of `host:port`, `host`, `[v6]:port` or `[v6]`.
+fn split_port(text: &str) -> Option<(&str, Option<&str>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest.split_once(']')?;
+        host.parse::<std::net::Ipv6Addr>().ok()?;
+        return match after {
+            "" => Some((host, None)),
+            _ => Some((host, Some(after.strip_prefix(':')?))),
+        };
+    }
+    match text.split_once(':') {
+        Some((_, port)) if port.contains(':') => None,
+        Some((host, port)) => Some((host, Some(port))),
+        None => Some((text, None)),
+    }
+}
+
+impl Credentials {
+    fn parse(user_info: &str) -> Self {
+        let decode = |text: &str| {
+            let text = percent_encoding::percent_decode_str(text).decode_utf8_lossy();
+            Secret::new(text.into_owned())
+        };
+        let (user, password) = user_info.split_once(':').unwrap_or((user_info, ""));
+        Self {
+            user: decode(user),
+            password: decode(password),
+        }
+    }
+}
+
+impl fmt::Display for ServiceUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let url = ServiceUrl::parse("https://us%40er:p%3Aw@[2001:db8::1]:8761/eureka").unwrap();
+        assert!(url.secure);
+        assert_eq!(
+            (url.host.as_str(), url.port, url.path.as_str()),
+            ("2001:db8::1", 8761, "/eureka/")
+        );
+        let credentials = url.credentials.as_ref().unwrap();
+        assert_eq!(
+            (credentials.user.expose(), credentials.password.expose()),
+            ("us@er", "p:w")
+        );
+        assert_eq!(
+            ServiceUrl::parse("http://a").unwrap().to_string(),
+            "http://a:80/"
+        );
+        assert_eq!(
+            ServiceUrl::parse("https://a/x").unwrap().to_string(),
+            "https://a:443/x/"
+        );
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused() {
+        for text in [
+            "",
+            "eureka-2:8761/eureka",
+            "ftp://a/",
+            "http://",
+            "http:///eureka",
+            "http://a:x/",
+            "http://a:0/",
+            "http://a:70000/",
+            "http://a:1:2/",
+            "http://[zz]/",
+            "http://a/?q=1",
+            "http://a b/",
+            "http://u:p/w@a/",
+        ] {
+            assert_eq!(ServiceUrl::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_never_shown() {
+        let url = ServiceUrl::parse("http://alice:s3cret@a:1/eureka/").unwrap();
+        for shown in [
+            format!("{url:?}"),
+            format!("{url}"),
+            format!("{:?}", url.credentials),
+        ] {
+            assert!(
+                !shown.contains("alice") && !shown.contains("s3cret"),
+                "{shown}"
+            );
+        }
+    }
+}

@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::bind::Binder;
 use super::choice::choice;
+use super::value::{self, Unit};
 
 /// `eurekad.durability`: when a change is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,6 +123,90 @@ impl Default for LimitsConfig {
             metadata_entries: 1024,
             metadata_bytes: 512 << 10,
             instances: 0,
+        }
+    }
+}
+
+impl Durability {
+    /// `sync`, `process` or `interval:MS`, where MS may carry a unit.
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        match text.as_str() {
+            "sync" => Some(Self::Sync),
+            "process" => Some(Self::Process),
+            _ => {
+                let every = value::duration(text.strip_prefix("interval:")?, Unit::Millis)?;
+                let range = Duration::from_millis(1)..=Duration::from_mins(1);
+                range.contains(&every).then_some(Self::Interval(every))
+            }
+        }
+    }
+}
+
+impl StoreConfig {
+    pub(super) fn bind(b: &mut Binder<'_>) -> Self {
+        let d = Self::default();
+        Self {
+            data_dir: b.other(
+                &["eurekad.data-dir"],
+                d.data_dir,
+                |text| Some(PathBuf::from(text)),
+                |path| path.display().to_string(),
+                "a directory",
+            ),
+            durability: b.other(
+                &["eurekad.durability"],
+                d.durability,
+                Durability::parse,
+                Durability::to_string,
+                "sync | process | interval:MS, from 1 ms to 1 minute",
+            ),
+            checkpoint_interval: b.duration_from(
+                &["eurekad.checkpoint-interval"],
+                Unit::Millis,
+                d.checkpoint_interval,
+                Duration::from_secs(1),
+            ),
+            checkpoint_records: b.number(
+                &["eurekad.checkpoint-records"],
+                d.checkpoint_records,
+                1..=1_000_000_000,
+            ),
+            history_max_age: b.duration(
+                &["eurekad.history-max-age"],
+                Unit::Millis,
+                d.history_max_age,
+            ),
+            history_max_bytes: b.large_size("eurekad.history-max-bytes", d.history_max_bytes),
+            on_failure: b.choice("eurekad.on-store-failure", d.on_failure),
+            on_damage: b.choice("eurekad.on-damaged-store", d.on_damage),
+            lock_wait: b.duration(&["eurekad.store-lock-wait"], Unit::Millis, d.lock_wait),
+        }
+    }
+}
+
+impl LimitsConfig {
+    pub(super) fn bind(b: &mut Binder<'_>) -> Self {
+        let d = Self::default();
+        let large = 1 << 30;
+        Self {
+            body_bytes: b.size(&["eurekad.max-body-bytes"], d.body_bytes, 1024..=large),
+            batch_bytes: b.size(&["eurekad.max-batch-bytes"], d.batch_bytes, 1024..=large),
+            // Readers recurse no deeper than this, so it has a bound of its own.
+            nesting_depth: b.number(&["eurekad.max-nesting-depth"], d.nesting_depth, 8..=512),
+            field_bytes: b.size(&["eurekad.max-field-bytes"], d.field_bytes, 64..=large),
+            id_bytes: b.size(&["eurekad.max-id-bytes"], d.id_bytes, 16..=64 << 10),
+            metadata_entries: b.number(
+                &["eurekad.max-metadata-entries"],
+                d.metadata_entries,
+                0..=1_000_000,
+            ),
+            metadata_bytes: b.size(&["eurekad.max-metadata-bytes"], d.metadata_bytes, 0..=large),
+            instances: b.number(
+                &["eurekad.max-instances"],
+                d.instances,
+                0..=u64::from(u32::MAX),
+            ),
         }
     }
 }

@@ -1,0 +1,152 @@
+//! Every property that a user of a Eureka server may have set, and what becomes of it here. The
+//! tables say it; this file looks names up.
+//!
+//! A test holds that the keys called honoured are exactly those that the loader reads.
+
+mod client;
+mod own;
+mod server;
+
+use super::name::{closest, list_index, squashed, uniform};
+
+/// What setting a property does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// What its documentation says.
+    Honoured,
+    /// Nothing, and why that is fine.
+    NoEffect(&'static str),
+    /// Nothing: it configures Amazon's services, and only matters there.
+    Aws,
+    /// Nothing yet, and what is missing.
+    Later(&'static str),
+    /// Nothing: it is the bare Netflix server's name, and this is Spring's.
+    Netflix(&'static str),
+}
+
+/// A property, in Spring's canonical form. A name that ends with `.*` stands for all below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    pub name: &'static str,
+    pub effect: Effect,
+}
+
+impl Key {
+    /// The name without `.*`, if this is a family.
+    fn family(&self) -> Option<&'static str> {
+        self.name.strip_suffix(".*")
+    }
+}
+
+/// Every known key.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    let tables = [
+        own::EUREKAD,
+        own::SPRING_BOOT,
+        server::EUREKA_SERVER,
+        client::EUREKA_INSTANCE,
+        client::EUREKA_CLIENT,
+        server::NETFLIX,
+    ];
+    tables.into_iter().flatten()
+}
+
+/// The key that a name in any spelling belongs to. An exact name goes before a family.
+pub fn find(name: &str) -> Option<&'static Key> {
+    let name = uniform(list_index(name).map_or(name, |(stem, _)| stem));
+    let exact = all().find(|key| key.family().is_none() && uniform(key.name) == name);
+    exact.or_else(|| {
+        all().find(|key| {
+            let Some(family) = key.family() else {
+                return false;
+            };
+            let below = name.strip_prefix(&uniform(family));
+            below.is_some_and(|rest| rest.starts_with('.'))
+        })
+    })
+}
+
+/// The property that an environment variable means: `SERVER_PORT` is `server.port`. Below a family
+/// every underscore is a dot, since the variable cannot say more.
+pub fn of_variable(variable: &str) -> Option<String> {
+    let whole = squashed(variable);
+    if let Some(key) = all().find(|key| key.family().is_none() && squashed(key.name) == whole) {
+        return Some(key.name.to_owned());
+    }
+    // NAME_0 or NAME_0_: one item of a list.
+    if let Some((stem, index)) = variable.trim_end_matches('_').rsplit_once('_')
+        && index.parse::<usize>().is_ok()
+    {
+        let stem = squashed(stem);
+        if let Some(key) = all().find(|key| key.family().is_none() && squashed(key.name) == stem) {
+            return Some(format!("{}[{index}]", key.name));
+        }
+    }
+    all().find_map(|key| {
+        let family = key.family()?;
+        let rest = after_family(variable, &squashed(family))?;
+        let rest = rest.trim_matches('_').to_lowercase().replace('_', ".");
+        (!rest.is_empty()).then(|| format!("{family}.{rest}"))
+    })
+}
+
+/// The part of a variable behind the underscore that ends a family's name.
+fn after_family<'a>(variable: &'a str, family: &str) -> Option<&'a str> {
+    let mut left = family.chars();
+    for (at, c) in variable.char_indices() {
+        if c == '_' {
+            if left.as_str().is_empty() {
+                return variable.get(at + 1..);
+            }
+        } else if left.next() != c.to_lowercase().next() {
+            return None;
+        }
+    }
+    None
+}
+
+/// The known key that a misspelt one was probably meant to be: one that differs by little, or one
+/// of which only the last element was given (`port` for `server.port`).
+pub fn suggestion(name: &str) -> Option<&'static str> {
+    let mut own_first = all().filter(|key| key.effect == Effect::Honoured);
+    let end = format!(".{}", uniform(name));
+    closest(name, all().map(|key| key.name)).or_else(|| {
+        own_first
+            .find(|key| uniform(key.name).ends_with(&end))
+            .map(|key| key.name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_is_in_the_tables_twice() {
+        let mut seen = std::collections::BTreeSet::new();
+        for key in all() {
+            assert!(
+                seen.insert(uniform(key.name)),
+                "{} is there twice",
+                key.name
+            );
+        }
+    }
+
+    #[test]
+    fn families_take_what_is_below_them_and_nothing_else() {
+        assert!(find("eureka.client.service-url.defaultZone").is_some());
+        assert!(find("eureka.client.service-url").is_none());
+        assert!(find("eureka.client.service-urls.defaultZone").is_none());
+        assert!(find("management.endpoints.web.exposure.include[1]").is_some());
+    }
+
+    #[test]
+    fn keys_of_netflix_lead_to_keys_that_are_there() {
+        for key in all() {
+            if let Effect::Netflix(spring) = key.effect {
+                assert!(find(spring).is_some(), "{spring}");
+            }
+        }
+    }
+}
