@@ -1,41 +1,87 @@
-//! provisional
+//! The `eurekad` program: arguments, configuration, the node, and the wait for a signal to stop.
+
+use std::io::Write as _;
+use std::process::ExitCode;
 use std::sync::Arc;
-fn main() -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let mut config = eurekad::config::Config::default();
-    use eurekad::config::*;
-    use std::time::Duration;
-    for a in std::env::args().skip(1) {
-        let Some((k, v)) = a.trim_start_matches("--").split_once('=') else { continue };
-        let ms = || Duration::from_millis(v.parse().unwrap());
-        let port = config.server.port;
-        match k {
-            "server.port" => { config.server.port = v.parse()?; let p=config.server.port; config.instance.instance_id=format!("localhost:eureka-server:{p}"); }
-            "eurekad.profile" if v == "eureka" => config.compatibility = Compatibility::of(Profile::Eureka),
-            "eureka.server.use-read-only-response-cache" => config.cache.read_only_level = v == "true",
-            "eureka.server.response-cache-update-interval-ms" => config.cache.update_interval = ms(),
-            "eureka.server.retention-time-in-m-s-in-delta-queue" => config.registry.delta_retention = ms(),
-            "eureka.server.delta-retention-timer-interval-in-ms" => config.registry.delta_trim_interval = ms(),
-            "eureka.server.response-cache-auto-expiration-in-seconds" => config.cache.expire_after = Duration::from_secs(v.parse()?),
-            "eureka.server.disable-delta" => config.registry.delta = v != "true",
-            "eureka.server.enable-self-preservation" => config.registry.self_preservation = v == "true",
-            "eureka.server.eviction-interval-timer-in-ms" => config.registry.eviction_interval = ms(),
-            "eureka.server.renewal-percent-threshold" => config.registry.renewal_percent_threshold = v.parse()?,
-            "eureka.server.wait-time-in-ms-when-sync-empty" => config.registry.wait_when_sync_empty = ms(),
-            "eureka.instance.registry.default-open-for-traffic-count" => config.registry.open_for_traffic_count = v.parse()?,
-            "eureka.server.experimental.registration.validation.dataCenterInfoId" => config.registry.validate_data_center_id = v == "true",
-            "eureka.dashboard.enabled" => config.dashboard.enabled = v == "true",
-            "eureka.dashboard.path" => config.dashboard.path = v.into(),
-            "management.endpoints.web.exposure.include" => config.management.include = vec![v.into()],
-            _ => {}
-        }
-        let _ = port;
+
+use anyhow::{Context as _, Result, bail};
+use eurekad::clock::SystemClock;
+use eurekad::config::{Command, Config, DiskFiles, Loaded, Machine};
+use eurekad::node::Node;
+use eurekad::telemetry;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+
+fn main() -> ExitCode {
+    let loaded = Config::load(
+        std::env::args_os().skip(1),
+        std::env::vars_os(),
+        &DiskFiles::new(),
+        &Machine::detect(),
+    );
+    let loaded = match loaded {
+        Ok(loaded) => loaded,
+        Err(errors) => return complain(&errors.to_string(), 2),
+    };
+    let outcome = match &loaded.command {
+        Command::Serve => serve(loaded),
+        Command::PrintConfig => say(&loaded.print_effective()),
+        Command::Help(text) => say(text),
+        Command::Version => say(concat!("eurekad ", env!("CARGO_PKG_VERSION"))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&format!("{error:#}"), 1),
     }
-    let rt = tokio::runtime::Runtime::new()?;
-    rt.block_on(async move {
-        let node = eurekad::node::Node::start(config, Arc::new(eurekad::clock::SystemClock::new())).await?;
-        let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-        term.recv().await;
-        node.stop().await
+}
+
+/// Runs a node until a signal ends it.
+fn serve(loaded: Loaded) -> Result<()> {
+    telemetry::init(&loaded.config.log).context("setting up the log")?;
+    for warning in &loaded.warnings {
+        warn!("{warning}");
+    }
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if loaded.config.server.worker_threads > 0 {
+        runtime.worker_threads(loaded.config.server.worker_threads);
+    }
+    let runtime = runtime.enable_all().build().context("starting the runtime")?;
+    runtime.block_on(async {
+        // Before the port is open, so that a signal is never lost.
+        let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        let node = tokio::select! {
+            node = Node::start(loaded.config, Arc::new(SystemClock::new())) => node?,
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        };
+        let failure = tokio::select! {
+            biased;
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+            reason = node.failed() => Some(reason),
+        };
+        match failure {
+            None => {
+                info!("stopping");
+                node.stop().await
+            }
+            Some(reason) => {
+                error!(%reason, "the node cannot go on: {reason}");
+                // The store is gone already; what is left to close may complain about that.
+                let _ = node.stop().await;
+                bail!("the node cannot go on: {reason}")
+            }
+        }
     })
+}
+
+fn say(text: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{}", text.trim_end()).context("writing to standard output")
+}
+
+fn complain(text: &str, code: u8) -> ExitCode {
+    // Nothing is left to tell it to if this fails.
+    let _ = writeln!(std::io::stderr(), "eurekad: {text}");
+    ExitCode::from(code)
 }

@@ -167,7 +167,7 @@ impl Api {
             let content_type = request::text(head.headers, &hyper::header::CONTENT_TYPE);
             match accept::request_format(content_type) {
                 Ok(request_type) => Some(request_type),
-                Err(unsupported) if !unsupported.0.is_empty() && !unsupported.0.contains('/') => {
+                Err(accept::Unsupported::Malformed(_)) => {
                     return answer::empty(StatusCode::BAD_REQUEST);
                 }
                 Err(_) => return answer::empty(StatusCode::UNSUPPORTED_MEDIA_TYPE),

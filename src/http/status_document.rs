@@ -120,6 +120,7 @@ fn describe_self(own: &OwnInstance, since: i64) -> Instance {
         },
         metadata: own
             .metadata
+            .0
             .iter()
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
             .collect(),

@@ -1,10 +1,9 @@
-<<<<<<< HEAD
-pub mod process;
-=======
 //! The log: levels by target, for people or as JSON, on standard error, so that standard output
 //! stays free for what commands print.
 //!
 //! What the levels are comes from `config`; what is logged is each module's own affair.
+
+pub mod process;
 
 use std::io::{self, IsTerminal};
 
@@ -131,4 +130,3 @@ mod tests {
         assert_eq!(first["target"], "eurekad::store");
     }
 }
->>>>>>> config
