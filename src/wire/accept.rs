@@ -261,9 +261,6 @@ pub fn request_format(content_type: Option<&str>) -> Result<RequestType, Unsuppo
             is_latin1: false,
         });
     }
-    if header.is_empty() {
-        return Err(Unsupported::Missing);
-    }
     let range = Range::parse(header).ok_or_else(|| Unsupported::Malformed(cut(header)))?;
     let format = [Format::Xml, Format::Json]
         .into_iter()
@@ -493,6 +490,10 @@ mod tests {
             assert_eq!(request_format(Some(header)), Ok(xml), "{header}");
         }
         assert_eq!(request_format(None), Err(Unsupported::Missing));
+        assert_eq!(
+            request_format(Some("")),
+            Err(Unsupported::Malformed(String::new()))
+        );
         for header in [
             "text/xml",
             "text/plain",

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::registry::status::Status;
 
-use super::json::read::{Context, as_long, instance, members, number_in_text};
+use super::json::coerce::{as_long, number_in_text};
+use super::json::read::{Context, instance, members};
 use super::json::token::{Token, Tokens};
 use super::json::write::push_str;
 use super::text::{push_int, shown};

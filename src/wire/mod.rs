@@ -19,7 +19,7 @@ use std::fmt;
 use crate::registry::instance::Instance;
 
 pub use draft::{DataCenterDraft, Draft, Refusal, validate};
-pub use json::read::{PeerList, decode_applications};
+pub use json::list::{PeerList, decode_applications};
 pub use list::{
     fragment_close, fragment_instances, fragment_open, instance_separator, list_fragment,
     list_head, list_separator, list_tail, write_application, write_instance, write_instance_bare,
@@ -81,7 +81,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             depth: 64,
-            field_bytes: 64 * 1024,
+            field_bytes: 256 * 1024,
             id_bytes: 4 * 1024,
             metadata_entries: 1024,
             batch_items: 10_000,

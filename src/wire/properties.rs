@@ -447,8 +447,11 @@ fn what_exceeds_a_limit_is_refused_by_its_name() {
         entries.join(",")
     );
     assert!(refusal(&many, Format::Json).contains("limit metadata_entries"));
-    let entries: String = (0..1100).map(|n| format!("<k{n}>v</k{n}>")).collect();
-    let many = format!("<instance><metadata>{entries}</metadata></instance>");
+    let entries: Vec<String> = (0..1100).map(|n| format!("<k{n}>v</k{n}>")).collect();
+    let many = format!(
+        "<instance><metadata>{}</metadata></instance>",
+        entries.concat()
+    );
     assert!(refusal(&many, Format::Xml).contains("limit metadata_entries"));
     let elements = format!("<instance>{}</instance>", "<a/>".repeat(10_000));
     assert!(refusal(&elements, Format::Xml).contains("limit metadata_entries"));

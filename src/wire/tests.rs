@@ -66,9 +66,12 @@ fn view(instance: &Instance, times: LeaseTimes) -> InstanceView<'_> {
     }
 }
 
+fn is_clock(ms: i64) -> bool {
+    (ms - RECORDED_MS).abs() < 86_400_000
+}
+
 /// Times of the server's clock become 0, as number or string.
 fn mask(value: &mut Value) {
-    let is_clock = |ms: i64| (ms - RECORDED_MS).abs() < 86_400_000;
     match value {
         Value::Object(map) => map.values_mut().for_each(mask),
         Value::Array(list) => list.iter_mut().for_each(mask),
@@ -80,7 +83,6 @@ fn mask(value: &mut Value) {
 
 /// What a registration came to: the instance as a read would show it, or status and text.
 fn register(case: &Value, dialect: Dialect) -> Result<Instance, (u64, Option<String>)> {
-    let is_gzip = case.get("content_encoding").is_some();
     let kind = match request_format(case["content_type"].as_str()) {
         Ok(kind) => kind,
         Err(Unsupported::Malformed(_)) => return Err((400, None)),
@@ -91,7 +93,6 @@ fn register(case: &Value, dialect: Dialect) -> Result<Instance, (u64, Option<Str
     let limits = Limits::default();
     let draft = decode_registration(&body, kind.format, dialect, &limits, RECORDED_MS);
     let draft = draft.map_err(|error| {
-        assert!(!is_gzip || !error.to_string().is_empty());
         let status = if error.is_null_body() { 500 } else { 400 };
         let text = (status == 400).then(|| parse_error_body(kind.exactly_json).to_owned());
         (status, text)
@@ -107,6 +108,10 @@ fn register(case: &Value, dialect: Dialect) -> Result<Instance, (u64, Option<Str
 }
 
 fn shown(instance: &Instance) -> Value {
+    shown_with(instance, mask)
+}
+
+fn shown_with(instance: &Instance, mask: fn(&mut Value)) -> Value {
     let up = instance.status == status::Status::Up;
     let times = LeaseTimes {
         registration: RECORDED_MS,
@@ -190,6 +195,51 @@ fn tolerant_decoding_takes_what_is_clear_and_only_that() {
         "36-json-charset-latin1",
     ];
     assert_eq!(taken, expected);
+}
+
+/// Times of the server's clock become the text that stands for them in these recordings.
+fn mask_with_word(value: &mut Value) {
+    let is_now = match &*value {
+        Value::Object(_) | Value::Array(_) => false,
+        Value::String(text) => text.parse().is_ok_and(is_clock),
+        other => other.as_i64().is_some_and(is_clock),
+    };
+    match value {
+        Value::Object(map) => map.values_mut().for_each(mask_with_word),
+        _ if is_now => *value = "{now}".into(),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_shapes_that_clients_send_come_to_their_recorded_answers() {
+    let shapes = cases(include_str!("../../tests/fixtures/wire/tolerance.json"));
+    for case in &shapes {
+        let id = text(case, "id");
+        match (
+            case["status"].as_u64().unwrap(),
+            register(case, Dialect::Exact),
+        ) {
+            (204, Ok(instance)) => {
+                let Some(then) = case.get("then") else {
+                    // The one that the original cannot show again.
+                    assert_eq!(id, "dci Amazon default class");
+                    continue;
+                };
+                assert_eq!(&shown_with(&instance, mask_with_word), then, "{id}");
+            }
+            (status, Err((answered, answer))) => {
+                assert_eq!(status, answered, "{id}");
+                assert_eq!(case["text"].as_str(), answer.as_deref(), "{id}");
+            }
+            (status, Ok(_)) => panic!("{id} was taken where {status} is recorded"),
+        }
+        // The only shape that the tolerant dialect takes less of: what the original makes of it,
+        // `{"o":"{","x":"1"}`, is what nobody sent.
+        if case["status"] == 204 && id != "metadata nested object" {
+            assert!(register(case, Dialect::Tolerant).is_ok(), "{id}");
+        }
+    }
 }
 
 #[test]

@@ -5,12 +5,11 @@
 //! to odd bodies is on record (core/register-shapes). The tolerant dialect takes the same bodies and
 //! more, skips what it does not know, and says what is wrong with what it refuses.
 
-use std::sync::Arc;
-
 use crate::registry::instance::{ActionType, DataCenter, Metadata};
 use crate::registry::status::Status;
 use crate::types::AppName;
 use crate::wire::draft::{MetadataDraft, check_field};
+use crate::wire::json::coerce::{as_bool, as_int, as_long};
 use crate::wire::json::token::{Token, Tokens};
 use crate::wire::text::shown;
 use crate::wire::{DataCenterDraft, DecodeError, Dialect, Draft, Limits, names};
@@ -452,164 +451,6 @@ fn amazon_exact(
     }
 }
 
-/// A truth value as the original coerces it: only `true`, `"true"` and numbers but 0 are true.
-fn as_bool(value: &Token<'_>) -> bool {
-    match value {
-        Token::Bool(value) => *value,
-        Token::Text(text) => text.trim() == "true",
-        Token::Number(text) => text.parse::<i64>().is_ok_and(|number| number != 0),
-        _ => false,
-    }
-}
-
-/// A 32-bit number as the original coerces it: a text that is no number is 0, a number that does not
-/// fit is refused.
-fn as_int(value: &Token<'_>, tokens: &Tokens<'_>) -> Result<i32, DecodeError> {
-    if let Token::Text(text) = value {
-        return Ok(number_in_text(text)
-            .and_then(|n| i32::try_from(n).ok())
-            .unwrap_or(0));
-    }
-    i32::try_from(as_long(value, tokens)?)
-        .map_err(|_| tokens.error(format!("{} does not fit 32 bits", shown(value.text()))))
-}
-
-/// A 64-bit number, by the same rules.
-pub(in crate::wire) fn as_long(value: &Token<'_>, tokens: &Tokens<'_>) -> Result<i64, DecodeError> {
-    match value {
-        Token::Number(text) => whole_part(text)
-            .ok_or_else(|| tokens.error(format!("{} does not fit 64 bits", shown(text)))),
-        Token::Text(text) => Ok(number_in_text(text).unwrap_or(0)),
-        Token::Bool(true) => Ok(1),
-        _ => Ok(0),
-    }
-}
-
-pub(in crate::wire) fn number_in_text(text: &str) -> Option<i64> {
-    let text = text.trim();
-    // Words that Rust takes for floats are no numbers here.
-    let is_number = text
-        .bytes()
-        .all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b));
-    if is_number { whole_part(text) } else { None }
-}
-
-/// The whole part of a number, `None` if it does not fit.
-fn whole_part(text: &str) -> Option<i64> {
-    if let Ok(number) = text.parse() {
-        return Some(number);
-    }
-    if !text.contains(['.', 'e', 'E']) {
-        return None;
-    }
-    let number: f64 = text.parse().ok()?;
-    // 2^63 as a float; anything below it in magnitude fits.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the fraction goes, the range is checked"
-    )]
-    (number.abs() < 9_223_372_036_854_775_808.0).then_some(number as i64)
-}
-
-/// A peer's registry as it was read. One instance that does not decode costs nothing but itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerList {
-    /// `versions__delta`, `apps__hashcode`, if they were there.
-    pub version: Option<Arc<str>>,
-    pub hash: Option<Arc<str>>,
-    /// The instances in their order; an instance's lease times are the peer's.
-    pub drafts: Vec<Draft>,
-    /// How many instances did not decode, and what was wrong with the first of them.
-    pub refused: usize,
-    pub first_refusal: Option<DecodeError>,
-}
-
-/// Decodes a full list, `{"applications":{...}}`, as a peer answers it.
-///
-/// Unknown keys are skipped, and an object is taken for an array of one, for other servers of the
-/// protocol write that.
-pub fn decode_applications(
-    body: &[u8],
-    limits: &Limits,
-    now_ms: i64,
-) -> Result<PeerList, DecodeError> {
-    let context = Context {
-        dialect: Dialect::Tolerant,
-        limits,
-        now_ms,
-    };
-    let mut tokens = Tokens::new(body, limits);
-    let mut list = PeerList::default();
-    let mut has_root = false;
-    let first = tokens.next()?;
-    members(&mut tokens, &first, |tokens, name, value| {
-        if name != "applications" {
-            return tokens.skip(&value);
-        }
-        has_root = true;
-        applications(tokens, &value, &mut list, &context)
-    })?;
-    if has_root {
-        Ok(list)
-    } else {
-        Err(DecodeError::new("the list has no \"applications\""))
-    }
-}
-
-fn applications<'a>(
-    tokens: &mut Tokens<'a>,
-    value: &Token<'a>,
-    list: &mut PeerList,
-    context: &Context<'_>,
-) -> Result<(), DecodeError> {
-    members(tokens, value, |tokens, name, value| match name {
-        "application" => each(tokens, value, |tokens, value| {
-            members(tokens, &value, |tokens, name, value| match name {
-                "instance" => each(tokens, value, |tokens, value| {
-                    peer_instance(tokens, value, list, context)
-                }),
-                _ => tokens.skip(&value),
-            })
-        }),
-        "versions__delta" if value.is_scalar() => {
-            list.version = Some(value.text().into());
-            Ok(())
-        }
-        "apps__hashcode" if value.is_scalar() => {
-            list.hash = Some(value.text().into());
-            Ok(())
-        }
-        _ => tokens.skip(&value),
-    })
-}
-
-fn peer_instance<'a>(
-    tokens: &mut Tokens<'a>,
-    value: Token<'a>,
-    list: &mut PeerList,
-    context: &Context<'_>,
-) -> Result<(), DecodeError> {
-    let max = context.limits.list_instances;
-    if list.drafts.len() + list.refused >= max {
-        return Err(tokens.error(format!("more than {max} instances (limit list_instances)")));
-    }
-    let mut ahead = tokens.clone();
-    match instance(&mut ahead, &value, context) {
-        Ok(draft) => {
-            list.drafts.push(draft);
-            *tokens = ahead;
-            Ok(())
-        }
-        Err(error) => {
-            // What is wrong with the text itself, not with the instance, shows here and ends it.
-            tokens.skip(&value)?;
-            list.refused += 1;
-            list.first_refusal.get_or_insert(error);
-            Ok(())
-        }
-    }
-}
-
 /// Hands every member of an object to `take`, which must read its value to the end.
 pub(in crate::wire) fn members<'a>(
     tokens: &mut Tokens<'a>,
@@ -626,24 +467,5 @@ pub(in crate::wire) fn members<'a>(
         }
         let value = tokens.next()?;
         take(tokens, name.text(), value)?;
-    }
-}
-
-/// Hands every item of an array to `take`; a value that is no array is its own only item, null none.
-fn each<'a>(
-    tokens: &mut Tokens<'a>,
-    value: Token<'a>,
-    mut take: impl FnMut(&mut Tokens<'a>, Token<'a>) -> Result<(), DecodeError>,
-) -> Result<(), DecodeError> {
-    match value {
-        Token::Null => Ok(()),
-        Token::StartArray => loop {
-            let item = tokens.next()?;
-            if item == Token::EndArray {
-                return Ok(());
-            }
-            take(tokens, item)?;
-        },
-        value => take(tokens, value),
     }
 }

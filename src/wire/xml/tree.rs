@@ -16,7 +16,7 @@ pub(super) struct Element {
     pub(super) enabled: Option<String>,
     /// The text directly inside, without that of children.
     pub(super) text: String,
-    pub(super) children: Vec<Element>,
+    pub(super) children: Vec<Self>,
 }
 
 /// Reads the root element.

@@ -11,47 +11,57 @@ use crate::wire::text::{bool_text, push_int};
 use crate::wire::xml::name;
 use crate::wire::{Detail, InstanceView, names};
 
+const REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();
+
 /// Appends element text.
 pub(in crate::wire) fn push_text(out: &mut Vec<u8>, text: &str) {
-    let mut done = 0;
-    for (at, c) in text.char_indices() {
-        let instead: &[u8] = match c {
-            '&' => b"&amp;",
-            '<' => b"&lt;",
-            '>' => b"&gt;",
-            '"' => b"&quot;",
-            '\'' => b"&apos;",
-            '\r' => b"&#xd;",
-            '\t' | '\n' => continue,
-            '\0'..='\u{1F}' | '\u{FFFE}' | '\u{FFFF}' => "\u{FFFD}".as_bytes(),
-            // Allowed, but some parsers take NEL for a line break unless it is a reference.
-            '\u{7F}'..='\u{9F}' => {
-                out.extend_from_slice(&text.as_bytes()[done..at]);
-                done = at + c.len_utf8();
-                out.extend_from_slice(format_control(c).as_slice());
-                continue;
+    let bytes = text.as_bytes();
+    let (mut done, mut at) = (0, 0);
+    while let Some(&byte) = bytes.get(at) {
+        let (instead, width): (&[u8], usize) = match byte {
+            b'&' => (b"&amp;", 1),
+            b'<' => (b"&lt;", 1),
+            b'>' => (b"&gt;", 1),
+            b'"' => (b"&quot;", 1),
+            b'\'' => (b"&apos;", 1),
+            b'\r' => (b"&#xd;", 1),
+            b'\t' | b'\n' => (b"", 0),
+            0..0x20 => (REPLACEMENT, 1),
+            0x7F => (b"&#x7f;", 1),
+            // U+0080 to U+009F: allowed, but a parser of XML 1.1 takes U+0085 for a line break
+            // unless it is a reference, and the original writes all of them so.
+            0xC2 if matches!(bytes.get(at + 1), Some(0x80..=0x9F)) => (b"", 2),
+            // U+FFFE and U+FFFF.
+            0xEF if matches!(bytes.get(at + 1..at + 3), Some([0xBF, 0xBE | 0xBF])) => {
+                (REPLACEMENT, 3)
             }
-            _ => continue,
+            _ => (b"", 0),
         };
-        out.extend_from_slice(&text.as_bytes()[done..at]);
-        done = at + c.len_utf8();
-        out.extend_from_slice(instead);
+        if width == 0 {
+            at += 1;
+            continue;
+        }
+        out.extend_from_slice(&bytes[done..at]);
+        if width == 2 {
+            push_reference(out, bytes[at + 1]);
+        } else {
+            out.extend_from_slice(instead);
+        }
+        at += width;
+        done = at;
     }
-    out.extend_from_slice(&text.as_bytes()[done..]);
+    out.extend_from_slice(&bytes[done..]);
 }
 
-/// The character reference of a control character below U+0100.
-fn format_control(c: char) -> [u8; 6] {
+/// Appends the character reference of a code point below U+0100.
+fn push_reference(out: &mut Vec<u8>, code: u8) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    let code = u8::try_from(c).unwrap_or(b'?');
-    [
-        b'&',
-        b'#',
-        b'x',
+    out.extend_from_slice(b"&#x");
+    out.extend_from_slice(&[
         HEX[usize::from(code >> 4)],
         HEX[usize::from(code & 15)],
         b';',
-    ]
+    ]);
 }
 
 /// Where elements go: the buffer and, in the pretty form, the level of the next element.
@@ -296,10 +306,13 @@ mod tests {
     #[test]
     fn text_is_escaped_as_recorded_and_stays_legal() {
         let mut out = Vec::new();
-        push_text(&mut out, "<a> & \"b\" 'c'\n\t\r\u{1}\u{85}\u{FFFF}ä😀");
+        push_text(
+            &mut out,
+            "<a> & \"b\" 'c'\n\t\r\u{1}\u{7F}\u{85}\u{A0}\u{FFFE}\u{FFFF}ä�😀",
+        );
         assert_eq!(
             String::from_utf8(out).unwrap(),
-            "&lt;a&gt; &amp; &quot;b&quot; &apos;c&apos;\n\t&#xd;\u{FFFD}&#x85;\u{FFFD}ä😀"
+            "&lt;a&gt; &amp; &quot;b&quot; &apos;c&apos;\n\t&#xd;\u{FFFD}&#x7f;&#x85;\u{A0}\u{FFFD}\u{FFFD}ä�😀"
         );
     }
 }
