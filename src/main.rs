@@ -16,7 +16,9 @@ fn main() -> ExitCode {
     let loaded = Config::load(
         std::env::args_os().skip(1),
         std::env::vars_os(),
-        &DiskFiles::new(),
+        &DiskFiles {
+            cwd: std::env::current_dir().unwrap_or_default(),
+        },
         &Machine::detect(),
     );
     let loaded = match loaded {
@@ -45,7 +47,10 @@ fn serve(loaded: Loaded) -> Result<()> {
     if loaded.config.server.worker_threads > 0 {
         runtime.worker_threads(loaded.config.server.worker_threads);
     }
-    let runtime = runtime.enable_all().build().context("starting the runtime")?;
+    let runtime = runtime
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
     runtime.block_on(async {
         // Before the port is open, so that a signal is never lost.
         let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;

@@ -66,7 +66,9 @@ impl Node {
                 };
                 recover(opened, rules, retention_ms, clock.now(), &mut progress)
             };
-            tokio::task::spawn_blocking(recovery).await.context("the recovery panicked")?
+            tokio::task::spawn_blocking(recovery)
+                .await
+                .context("the recovery panicked")?
         }
         .context("cannot start on this data directory")?;
         let facts = recovered.facts.clone();
@@ -74,10 +76,16 @@ impl Node {
         let lsn = recovered.published.lsn();
 
         let listener = bind(SocketAddr::new(config.server.address, config.server.port))?;
-        let address = listener.local_addr().context("reading the port that was opened")?;
+        let address = listener
+            .local_addr()
+            .context("reading the port that was opened")?;
 
         let protection = protection_of(&config);
-        let phantom = if facts.is_empty { config.registry.open_for_traffic_count } else { 0 };
+        let phantom = if facts.is_empty {
+            config.registry.open_for_traffic_count
+        } else {
+            0
+        };
         let meter = Arc::new(RenewalMeter::new(phantom));
         let (durability, commit_every) = match config.store.durability {
             config::Durability::Sync => (Some(Durability::Disk), None),

@@ -54,7 +54,10 @@ impl Timers {
         every(registry.threshold_update_interval, Job::UpdateThreshold);
         every(registry.delta_trim_interval, Job::TrimDelta);
         every(TRIM_LOG, Job::TrimLog);
-        every(self.commit_every.map_or(TICK, |period| period.min(TICK)), Job::Tick);
+        every(
+            self.commit_every.map_or(TICK, |period| period.min(TICK)),
+            Job::Tick,
+        );
         every(CACHE_UPKEEP, Job::KeepCache);
         if self.config.cache.read_only_level {
             every(self.config.cache.update_interval, Job::RefreshReadOnly);
@@ -69,7 +72,9 @@ impl Timers {
             Job::UpdateThreshold => self.update_threshold(),
             Job::TrimDelta => {
                 let retention_ms = millis(self.config.registry.delta_retention);
-                self.log.maintain(Maintenance::TrimDelta { retention_ms }).await;
+                self.log
+                    .maintain(Maintenance::TrimDelta { retention_ms })
+                    .await;
             }
             Job::TrimLog => {
                 // The delta window lives in memory; a restart finds it by reading backwards.
@@ -110,13 +115,15 @@ impl Timers {
             renewal_percent_threshold: self.config.registry.renewal_percent_threshold,
             seed: now.wall.0 ^ now.mono.0.rotate_left(32),
         });
-        let request =
-            Request { commands: vec![command], origin: Origin::Timer, actor: Actor::default() };
+        let request = Request {
+            commands: vec![command],
+            origin: Origin::Timer,
+            actor: Actor::default(),
+        };
         match self.log.submit(request).await.as_deref() {
             Ok([Reply::Evicted { evicted, expired }]) if *expired > 0 => info!(
                 evicted,
-                expired,
-                "evicted {evicted} of {expired} expired leases"
+                expired, "evicted {evicted} of {expired} expired leases"
             ),
             Ok(_) => {}
             Err(why) => warn!(reason = %why, "the eviction run was not carried out: {why}"),
@@ -152,7 +159,11 @@ async fn run(period: Duration, job: Job, timers: Arc<Timers>, stop: Cancellation
 /// Eviction has a memory: the time since the previous run beyond the interval is given to every
 /// lease, so that a node that stood still does not evict the living (`protocol.md` 5.4).
 async fn evict(timers: Arc<Timers>, stop: CancellationToken) {
-    let period = timers.config.registry.eviction_interval.max(Duration::from_millis(1));
+    let period = timers
+        .config
+        .registry
+        .eviction_interval
+        .max(Duration::from_millis(1));
     let mut previous: Option<Millis> = None;
     loop {
         tokio::select! {

@@ -116,7 +116,10 @@ impl Builder {
     fn app(&self, format: Format, detail: Detail, state: &Published, name: &AppName) -> Vec<u8> {
         let mut text = Vec::new();
         let app = state.registry.app(name.as_str());
-        let views = app.into_iter().flat_map(|app| app.leases()).map(|lease| self.view(lease));
+        let views = app
+            .into_iter()
+            .flat_map(|app| app.leases())
+            .map(|lease| self.view(lease));
         wire::write_application(&mut text, format, detail, name.as_str(), views);
         text
     }
@@ -135,14 +138,28 @@ impl Builder {
             .into_iter()
             .flatten()
             .map(|name| {
-                let leases = registry.app(name.as_str()).into_iter().flat_map(|app| app.leases());
+                let leases = registry
+                    .app(name.as_str())
+                    .into_iter()
+                    .flat_map(|app| app.leases());
                 let has_vip = |lease: &&Arc<Lease>| {
                     lease.instance().vips(is_secure).any(|vip| vip == address)
                 };
-                (name, leases.filter(has_vip).map(|lease| self.view(lease)).collect())
+                (
+                    name,
+                    leases
+                        .filter(has_vip)
+                        .map(|lease| self.view(lease))
+                        .collect(),
+                )
             })
             .collect();
-        let hash = hash_code_of(listed.iter().flat_map(|(_, views)| views).map(|v| &v.instance.status));
+        let hash = hash_code_of(
+            listed
+                .iter()
+                .flat_map(|(_, views)| views)
+                .map(|v| &v.instance.status),
+        );
         list(format, detail, VIP_VERSION, &hash, listed)
     }
 
@@ -155,7 +172,9 @@ impl Builder {
         let listed = net
             .iter()
             .map(|(name, images)| {
-                let views = images.iter().map(|image| view_of_image(image, &self.own_instance_id));
+                let views = images
+                    .iter()
+                    .map(|image| view_of_image(image, &self.own_instance_id));
                 (name, views.collect())
             })
             .collect();

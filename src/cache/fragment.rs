@@ -62,7 +62,10 @@ impl Fragments {
             .time_to_live(expire_after)
             .eviction_policy(moka::policy::EvictionPolicy::lru())
             .build();
-        Self { cache, own_instance_id }
+        Self {
+            cache,
+            own_instance_id,
+        }
     }
 
     /// The fragment of an application as it is now, encoded if nobody has yet.
@@ -74,12 +77,19 @@ impl Fragments {
         detail: Detail,
         is_gzip: bool,
     ) -> Encoded {
-        let key = FragmentKey { app: name.clone(), format, detail, is_gzip };
+        let key = FragmentKey {
+            app: name.clone(),
+            format,
+            detail,
+            is_gzip,
+        };
         let is_stale = |fragment: &Arc<Fragment>| fragment.lsn < app.lsn();
         let entry = self.cache.entry(key).or_insert_with_if(
             || {
                 let mut text = Vec::with_capacity(app.len() * 1280);
-                let views = app.leases().map(|lease| view_of(lease, &self.own_instance_id));
+                let views = app
+                    .leases()
+                    .map(|lease| view_of(lease, &self.own_instance_id));
                 wire::list_fragment(&mut text, format, detail, name.as_str(), views);
                 let encoded = if is_gzip {
                     Encoded::Deflated(Part::of(&text))
@@ -87,7 +97,10 @@ impl Fragments {
                     text.shrink_to_fit();
                     Encoded::Plain(text.into())
                 };
-                Arc::new(Fragment { lsn: app.lsn(), encoded })
+                Arc::new(Fragment {
+                    lsn: app.lsn(),
+                    encoded,
+                })
             },
             is_stale,
         );

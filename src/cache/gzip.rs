@@ -28,7 +28,11 @@ impl Part {
     pub(super) fn of(text: &[u8]) -> Self {
         let mut crc = Hasher::new();
         crc.update(text);
-        Self { bytes: deflate(text).into(), crc, plain_len: text.len() as u64 }
+        Self {
+            bytes: deflate(text).into(),
+            crc,
+            plain_len: text.len() as u64,
+        }
     }
 
     /// Keeps a short text as it is, in a stored block.
@@ -43,7 +47,11 @@ impl Part {
             bytes.extend_from_slice(&(!len).to_le_bytes());
             bytes.extend_from_slice(block);
         }
-        Self { bytes: bytes.into(), crc, plain_len: text.len() as u64 }
+        Self {
+            bytes: bytes.into(),
+            crc,
+            plain_len: text.len() as u64,
+        }
     }
 }
 
@@ -57,7 +65,11 @@ pub(super) struct Member {
 
 impl Member {
     pub(super) fn new() -> Self {
-        Self { pieces: vec![Bytes::from_static(&HEADER)], crc: Hasher::new(), plain_len: 0 }
+        Self {
+            pieces: vec![Bytes::from_static(&HEADER)],
+            crc: Hasher::new(),
+            plain_len: 0,
+        }
     }
 
     pub(super) fn push(&mut self, part: &Part) {
@@ -82,7 +94,9 @@ fn deflate(text: &[u8]) -> Vec<u8> {
     let mut compress = Compress::new(Compression::new(LEVEL), false);
     let mut out = Vec::with_capacity(text.len() / 6 + 64);
     loop {
-        let taken = usize::try_from(compress.total_in()).unwrap_or(text.len()).min(text.len());
+        let taken = usize::try_from(compress.total_in())
+            .unwrap_or(text.len())
+            .min(text.len());
         let status = compress.compress_vec(&text[taken..], &mut out, FlushCompress::Full);
         let has_all = compress.total_in() >= text.len() as u64;
         match status {
@@ -109,14 +123,25 @@ mod tests {
         let mut text = Vec::new();
         let mut decoder = flate2::read::GzDecoder::new(&all[..]);
         decoder.read_to_end(&mut text).unwrap();
-        assert!(decoder.into_inner().is_empty(), "one member and nothing behind it");
+        assert!(
+            decoder.into_inner().is_empty(),
+            "one member and nothing behind it"
+        );
         text
     }
 
     #[test]
     fn parts_make_one_member_in_any_order() {
-        let long: Vec<u8> = (0..200_000u32).flat_map(|n| (n % 977).to_le_bytes()).collect();
-        let parts = [Part::of(b"head"), Part::of(&long), Part::stored(b","), Part::of(b""), Part::of(&long)];
+        let long: Vec<u8> = (0..200_000u32)
+            .flat_map(|n| (n % 977).to_le_bytes())
+            .collect();
+        let parts = [
+            Part::of(b"head"),
+            Part::of(&long),
+            Part::stored(b","),
+            Part::of(b""),
+            Part::of(&long),
+        ];
         for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]] {
             let mut member = Member::new();
             let mut plain = Vec::new();
@@ -136,7 +161,9 @@ mod tests {
     #[test]
     fn sizes_around_the_buffer_are_complete() {
         for len in (0..4000).chain([65_535, 65_536, 131_072]) {
-            let text: Vec<u8> = (0..len).map(|n: usize| (n.wrapping_mul(2_654_435_761) >> 7) as u8).collect();
+            let text: Vec<u8> = (0..len)
+                .map(|n: usize| (n.wrapping_mul(2_654_435_761) >> 7) as u8)
+                .collect();
             let mut member = Member::new();
             member.push(&Part::of(&text));
             member.push(&Part::stored(&text));

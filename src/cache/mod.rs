@@ -121,7 +121,10 @@ impl ResponseCache {
             self.remember(key, None);
             return Some(None);
         };
-        let payload = self.read_write.get(key).filter(|payload| payload.version() >= version)?;
+        let payload = self
+            .read_write
+            .get(key)
+            .filter(|payload| payload.version() >= version)?;
         self.remember(key, Some(&payload));
         Some(Some(payload))
     }
@@ -155,7 +158,11 @@ impl ResponseCache {
     fn load_read_write(&self, key: &Key, state: &Published) -> Option<Arc<Payload>> {
         let version = Version::of(&key.entity, state)?;
         let is_stale = |payload: &Arc<Payload>| payload.version() < version;
-        if let Some(payload) = self.read_write.get(key).filter(|payload| !is_stale(payload)) {
+        if let Some(payload) = self
+            .read_write
+            .get(key)
+            .filter(|payload| !is_stale(payload))
+        {
             return Some(payload);
         }
         let entry = self.read_write.entry_by_ref(key).or_insert_with_if(
@@ -166,7 +173,9 @@ impl ResponseCache {
     }
 
     fn remember(&self, key: &Key, payload: Option<&Arc<Payload>>) {
-        let Some(read_only) = &self.read_only else { return };
+        let Some(read_only) = &self.read_only else {
+            return;
+        };
         match payload {
             Some(payload) => read_only.put(key, Some(payload.clone())),
             // Unknown names are not remembered, unless the original is asked for (design 5).

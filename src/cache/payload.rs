@@ -30,7 +30,10 @@ impl Version {
             Entity::All => registry.visible_lsn(),
             Entity::Delta => {
                 let trims = state.delta.generation();
-                return Some(Self { lsn: registry.visible_lsn(), trims });
+                return Some(Self {
+                    lsn: registry.visible_lsn(),
+                    trims,
+                });
             }
             Entity::App(name) => registry.app(name.as_str())?.lsn(),
             Entity::Vip(address) => registry.vip(address, false)?.0,
@@ -55,7 +58,12 @@ impl Payload {
     pub(super) fn new(version: Version, pieces: Vec<Bytes>, own_bytes: usize) -> Self {
         let len = pieces.iter().map(|piece| piece.len() as u64).sum();
         let own_bytes = own_bytes + pieces.len() * size_of::<Bytes>();
-        Self { version, pieces, len, own_bytes }
+        Self {
+            version,
+            pieces,
+            len,
+            own_bytes,
+        }
     }
 
     pub fn version(&self) -> Version {
@@ -92,7 +100,11 @@ pub struct Body {
 impl Body {
     pub fn new(payload: Arc<Payload>) -> Self {
         let left = payload.len;
-        Self { payload, next: 0, left }
+        Self {
+            payload,
+            next: 0,
+            left,
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::payload::Payload;
 use super::Key;
+use super::payload::Payload;
 
 /// Names beyond this are served from the read-write tier: the original keeps every name that was
 /// ever asked for, for ever.
@@ -57,11 +57,7 @@ impl ReadOnly {
     }
 
     /// Reads every known key again. What is gone is kept as absent if `keep_absent`, else dropped.
-    pub(super) fn refresh(
-        &self,
-        keep_absent: bool,
-        load: impl Fn(&Key) -> Option<Arc<Payload>>,
-    ) {
+    pub(super) fn refresh(&self, keep_absent: bool, load: impl Fn(&Key) -> Option<Arc<Payload>>) {
         // Loading takes its time: not under the lock. What is put meanwhile is newer and stays.
         let before = self.slots.load_full();
         let loaded: Slots = before.keys().map(|key| (key.clone(), load(key))).collect();
@@ -69,8 +65,14 @@ impl ReadOnly {
         let now = self.slots.load();
         let mut next = Slots::with_capacity(now.len());
         for (key, slot) in now.iter() {
-            let is_untouched = before.get(key).is_some_and(|old| same(old.as_ref(), slot.as_ref()));
-            let slot = if is_untouched { loaded.get(key).unwrap_or(slot) } else { slot };
+            let is_untouched = before
+                .get(key)
+                .is_some_and(|old| same(old.as_ref(), slot.as_ref()));
+            let slot = if is_untouched {
+                loaded.get(key).unwrap_or(slot)
+            } else {
+                slot
+            };
             if slot.is_some() || keep_absent {
                 next.insert(key.clone(), slot.clone());
             }

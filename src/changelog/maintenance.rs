@@ -35,11 +35,14 @@ pub fn write_checkpoint(
             image: lease.to_image(),
         })
     });
-    let mut overrides = state.registry.overrides().map(|(key, status)| CheckpointOverride {
-        app: key.app.clone(),
-        id: key.id.clone(),
-        status,
-    });
+    let mut overrides = state
+        .registry
+        .overrides()
+        .map(|(key, status)| CheckpointOverride {
+            app: key.app.clone(),
+            id: key.id.clone(),
+            status,
+        });
     reader.write_checkpoint(CheckpointSource {
         lsn: state.lsn(),
         at,

@@ -151,7 +151,10 @@ impl ChangeLog {
 
     /// Figures of the store as of the last commit or maintenance.
     pub fn stats(&self) -> StoreStats {
-        *self.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self
+            .stats
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Changes since the start.
@@ -169,7 +172,8 @@ impl ChangeLog {
 
     /// Whether expired leases count as gone, as of `state`.
     pub fn expiration_enabled(&self, state: &Registry) -> bool {
-        self.meter.expiration_enabled(state, &self.protection, self.clock.now().mono)
+        self.meter
+            .expiration_enabled(state, &self.protection, self.clock.now().mono)
     }
 
     /// A heartbeat. If nothing changes by it, it is answered right here: the lease's clock is moved
@@ -233,7 +237,9 @@ impl ChangeLog {
         if self.jobs.send(writer::Job::Close { done }).await.is_err() {
             return Ok(());
         }
-        closed.await.unwrap_or_else(|_| Err("the writer ended before it had closed".into()))
+        closed
+            .await
+            .unwrap_or_else(|_| Err("the writer ended before it had closed".into()))
     }
 
     async fn send(&self, job: writer::Job) -> Result<(), Unavailable> {

@@ -68,8 +68,13 @@ pub fn recover(
         let last = Lsn(opened.next_lsn.0.saturating_sub(1));
         registry.restored_at(last);
     }
-    let delta =
-        delta_window(reader, opened.last_lsn, opened.last_alive, delta_retention_ms, now.mono)?;
+    let delta = delta_window(
+        reader,
+        opened.last_lsn,
+        opened.last_alive,
+        delta_retention_ms,
+        now.mono,
+    )?;
     let facts = Facts {
         node_id: opened.node_id,
         incarnation: opened.incarnation,
@@ -80,7 +85,12 @@ pub fn recover(
         notes: opened.notes,
     };
     let published = Published { registry, delta };
-    Ok(Recovered { published, store: opened.store, reader: opened.reader, facts })
+    Ok(Recovered {
+        published,
+        store: opened.store,
+        reader: opened.reader,
+        facts,
+    })
 }
 
 fn restore(registry: &mut Registry, checkpoint: Checkpoint, mono: Millis) {
@@ -88,7 +98,13 @@ fn restore(registry: &mut Registry, checkpoint: Checkpoint, mono: Millis) {
         registry.restore_lease(&lease.app, &lease.id, lease.image, lease.lsn, mono);
     }
     for held in checkpoint.overrides {
-        registry.restore_override(OverrideKey { app: held.app, id: held.id }, held.status);
+        registry.restore_override(
+            OverrideKey {
+                app: held.app,
+                id: held.id,
+            },
+            held.status,
+        );
     }
     registry.restored_at(checkpoint.lsn);
 }

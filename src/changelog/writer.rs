@@ -38,9 +38,14 @@ pub struct WriterSettings {
 /// What the writer is asked for.
 #[derive(Debug)]
 pub(super) enum Job {
-    Change { request: Request, reply: Answer },
+    Change {
+        request: Request,
+        reply: Answer,
+    },
     Maintain(Maintenance),
-    Close { done: oneshot::Sender<Result<(), String>> },
+    Close {
+        done: oneshot::Sender<Result<(), String>>,
+    },
 }
 
 type Answer = oneshot::Sender<Result<Vec<Reply>, Unavailable>>;
@@ -72,11 +77,13 @@ pub(super) fn spawn(
         uncommitted: Vec::new(),
         ticks_until_reopen: 0,
     };
-    std::thread::Builder::new().name("changelog".into()).spawn(move || {
-        let health = HealthGuard(writer.log.clone());
-        writer.run(jobs);
-        drop(health);
-    })?;
+    std::thread::Builder::new()
+        .name("changelog".into())
+        .spawn(move || {
+            let health = HealthGuard(writer.log.clone());
+            writer.run(jobs);
+            drop(health);
+        })?;
     Ok(())
 }
 
@@ -87,7 +94,9 @@ impl Drop for HealthGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             error!("the change log's writer panicked: changes are refused from now on");
-            self.0.health.send_replace(StoreHealth::Failed("the writer panicked".into()));
+            self.0
+                .health
+                .send_replace(StoreHealth::Failed("the writer panicked".into()));
         } else {
             self.0.health.send_replace(StoreHealth::Closed);
         }
@@ -130,7 +139,10 @@ impl Writer {
                         self.finish(std::mem::take(&mut batch));
                         // Refuse what comes from now on, and answer what has come.
                         jobs.close();
-                        for job in waiting.drain(..).chain(std::iter::from_fn(|| jobs.try_recv().ok())) {
+                        for job in waiting
+                            .drain(..)
+                            .chain(std::iter::from_fn(|| jobs.try_recv().ok()))
+                        {
                             if let Job::Change { reply, .. } = job {
                                 let _ = reply.send(Err(Unavailable::Closed));
                             }
@@ -184,12 +196,18 @@ impl Writer {
 
     /// Makes a batch safe, publishes it and answers.
     fn finish(&mut self, batch: Batch) {
-        let outcome = if batch.records.is_empty() { Ok(()) } else { self.store_batch(&batch) };
+        let outcome = if batch.records.is_empty() {
+            Ok(())
+        } else {
+            self.store_batch(&batch)
+        };
         match outcome {
             Ok(()) => {
                 if !batch.records.is_empty() {
                     self.publish();
-                    self.log.changes.fetch_add(batch.records.len() as u64, Ordering::Relaxed);
+                    self.log
+                        .changes
+                        .fetch_add(batch.records.len() as u64, Ordering::Relaxed);
                     for record in &batch.records {
                         tell(record);
                     }
@@ -212,10 +230,12 @@ impl Writer {
         let Some(store) = &mut self.store else {
             return Err(Unavailable::StoreFailed(self.failure()));
         };
-        let stored = store.append(&batch.records).and_then(|()| match self.settings.durability {
-            Some(durability) => store.commit(durability),
-            None => Ok(()),
-        });
+        let stored = store
+            .append(&batch.records)
+            .and_then(|()| match self.settings.durability {
+                Some(durability) => store.commit(durability),
+                None => Ok(()),
+            });
         if let Err(error) = stored {
             return Err(self.fail(&error));
         }
@@ -238,7 +258,9 @@ impl Writer {
         error!(%reason, "the change log cannot be written, changes are refused: {reason}");
         self.store = None;
         self.ticks_until_reopen = REOPEN_TICKS;
-        self.log.health.send_replace(StoreHealth::Failed(reason.clone()));
+        self.log
+            .health
+            .send_replace(StoreHealth::Failed(reason.clone()));
         Unavailable::StoreFailed(reason)
     }
 
@@ -258,7 +280,11 @@ impl Writer {
     fn refresh_stats(&self) {
         if let Some(store) = &self.store {
             let stats = store.stats();
-            *self.log.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = stats;
+            *self
+                .log
+                .stats
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner) = stats;
         }
     }
 
@@ -279,7 +305,11 @@ impl Writer {
         match what {
             Maintenance::Tick => self.tick(),
             Maintenance::TrimDelta { retention_ms } => {
-                if self.state.delta.trim(self.log.clock.now().mono, retention_ms) {
+                if self
+                    .state
+                    .delta
+                    .trim(self.log.clock.now().mono, retention_ms)
+                {
                     self.publish();
                 }
             }
@@ -360,14 +390,24 @@ impl Writer {
         let mono = self.log.clock.now().mono;
         let reader = opened.reader;
         let before = self.state.lsn();
-        replay(&mut self.state.registry, &*reader, opened.last_lsn, mono, &mut |_, _| {})?;
+        replay(
+            &mut self.state.registry,
+            &*reader,
+            opened.last_lsn,
+            mono,
+            &mut |_, _| {},
+        )?;
         if self.state.lsn() > before {
             for record in reader.read(before.next(), usize::MAX, usize::MAX)? {
                 self.state.delta.push(&record, mono);
             }
         }
-        let missing: Vec<Arc<Record>> =
-            self.uncommitted.iter().filter(|r| r.lsn > opened.last_lsn).cloned().collect();
+        let missing: Vec<Arc<Record>> = self
+            .uncommitted
+            .iter()
+            .filter(|r| r.lsn > opened.last_lsn)
+            .cloned()
+            .collect();
         if !missing.is_empty() {
             store.append(&missing)?;
             store.commit(Durability::Disk)?;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use hyper::header::{ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{
+    ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
+};
 use hyper::{Response, StatusCode};
 
 use crate::cache::{Body as Rope, Payload};
@@ -27,7 +29,9 @@ pub fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = status;
     if status != StatusCode::NO_CONTENT {
-        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        answer
+            .headers_mut()
+            .insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
     answer
 }
@@ -41,16 +45,14 @@ pub fn with_body(
     let body = body.into();
     let mut answer = Response::new(Body::from(body));
     *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, type_header(content_type.into()));
+    answer
+        .headers_mut()
+        .insert(CONTENT_TYPE, type_header(content_type.into()));
     answer
 }
 
 /// An encoded entity from the cache.
-pub fn payload(
-    payload: Arc<Payload>,
-    content_type: Cow<'static, str>,
-    is_gzip: bool,
-) -> Answer {
+pub fn payload(payload: Arc<Payload>, content_type: Cow<'static, str>, is_gzip: bool) -> Answer {
     let length = payload.len();
     let mut answer = Response::new(Body::new(Rope::new(payload)));
     let headers = answer.headers_mut();
@@ -89,7 +91,9 @@ pub fn options(methods: &[&str], accepted: Option<&str>) -> Answer {
         Some("text/plain") => with_body(StatusCode::OK, "text/plain", names.join(", ")),
         Some("application/json") => {
             let mut answer = empty(StatusCode::OK);
-            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            answer
+                .headers_mut()
+                .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             answer
         }
         _ => empty(StatusCode::OK),
@@ -121,8 +125,12 @@ pub fn without_body(answer: &mut Answer) {
 /// A change that was not accepted: clients go to the next server.
 pub fn unavailable(why: &Unavailable) -> Answer {
     let mut answer = empty(StatusCode::SERVICE_UNAVAILABLE);
-    let text: String =
-        why.to_string().chars().filter(|c| c.is_ascii() && !c.is_ascii_control()).take(400).collect();
+    let text: String = why
+        .to_string()
+        .chars()
+        .filter(|c| c.is_ascii() && !c.is_ascii_control())
+        .take(400)
+        .collect();
     let headers = answer.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&text) {
         headers.insert(REASON.clone(), value);

@@ -27,7 +27,10 @@ use crate::wire::batch::{Action, BatchItem, ItemAnswer, decode_batch, write_batc
 /// What an item comes to: an answer, or the place of its command among those for the log.
 enum Planned {
     Answered(Outcome),
-    Command { place: usize, has_bad_override: bool },
+    Command {
+        place: usize,
+        has_bad_override: bool,
+    },
 }
 
 /// The answer to one item.
@@ -38,7 +41,10 @@ struct Outcome {
 
 impl Outcome {
     fn of(status: u16) -> Self {
-        Self { status, entity: None }
+        Self {
+            status,
+            entity: None,
+        }
     }
 }
 
@@ -60,7 +66,12 @@ impl Api {
             Err(refused) => return self.body_refused(refused, request_type, head),
         };
         let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
-        let items = match decode_batch(&body.bytes, self.decoder, &self.limits, now) {
+        let items = match decode_batch(
+            &request_type.utf8(&body.bytes, self.decoder),
+            self.decoder,
+            &self.limits,
+            now,
+        ) {
             Ok(Some(items)) => items,
             Ok(None) => return answer::empty(self.bad_input()),
             Err(error) => {
@@ -73,9 +84,15 @@ impl Api {
         };
         let origin = request::origin(head.headers, true, head.address, Origin::Client);
         let mut commands = Vec::new();
-        let plan: Vec<Planned> =
-            items.into_iter().map(|item| self.plan(item, &mut commands)).collect();
-        let request = Request { commands, origin, actor: request::actor(head.headers, head.address) };
+        let plan: Vec<Planned> = items
+            .into_iter()
+            .map(|item| self.plan(item, &mut commands))
+            .collect();
+        let request = Request {
+            commands,
+            origin,
+            actor: request::actor(head.headers, head.address),
+        };
         let replies = match self.log.submit(request).await {
             Ok(replies) => replies,
             Err(why) => return answer::unavailable(&why),
@@ -84,9 +101,10 @@ impl Api {
         for planned in plan {
             outcomes.push(match planned {
                 Planned::Answered(outcome) => outcome,
-                Planned::Command { place, has_bad_override } => {
-                    outcome_of(replies.get(place), has_bad_override)
-                }
+                Planned::Command {
+                    place,
+                    has_bad_override,
+                } => outcome_of(replies.get(place), has_bad_override),
             });
         }
         self.refresh_entities(&mut outcomes);
@@ -97,9 +115,14 @@ impl Api {
     /// takes it over.
     fn refresh_entities(&self, outcomes: &mut [Outcome]) {
         let state = self.log.published();
-        for entity in outcomes.iter_mut().filter_map(|outcome| outcome.entity.as_mut()) {
+        for entity in outcomes
+            .iter_mut()
+            .filter_map(|outcome| outcome.entity.as_mut())
+        {
             let instance = entity.instance();
-            let now = state.registry.lease(instance.app.as_str(), instance.id().as_str());
+            let now = state
+                .registry
+                .lease(instance.app.as_str(), instance.id().as_str());
             if let Some(lease) = now {
                 *entity = lease.clone();
             }
@@ -124,7 +147,9 @@ impl Api {
 
     fn plan(&self, item: BatchItem, commands: &mut Vec<Command>) -> Planned {
         let failed = || Planned::Answered(Outcome::of(500));
-        let (Some(app), Some(action)) = (item.app, item.action) else { return failed() };
+        let (Some(app), Some(action)) = (item.app, item.action) else {
+            return failed();
+        };
         let app_name = AppName::new(&app);
         let Some(id) = item.id else { return failed() };
         let id = InstanceId::from_shared(id);
@@ -132,7 +157,9 @@ impl Api {
         let mut has_bad_override = false;
         let command = match action {
             Action::Register => {
-                let Some(draft) = item.instance else { return failed() };
+                let Some(draft) = item.instance else {
+                    return failed();
+                };
                 match wire::validate(draft, &app, self.config.registry.validate_data_center_id) {
                     Ok(instance) => Command::Register(instance.into()),
                     Err(refusal) => {
@@ -145,18 +172,27 @@ impl Api {
                 let overridden = item.overridden_status.as_deref().map(Status::parse);
                 has_bad_override = overridden == Some(None);
                 let dirty = item.last_dirty_timestamp;
-                let renewal = Renewal { dirty, overridden: overridden.flatten() };
+                let renewal = Renewal {
+                    dirty,
+                    overridden: overridden.flatten(),
+                };
                 // As long as nothing before it waits for the log, its place in the order is now.
                 if commands.is_empty()
-                    && let Ok(reply) = self.log.renew(app_name.as_str(), id.as_str(), renewal, true)
+                    && let Ok(reply) = self
+                        .log
+                        .renew(app_name.as_str(), id.as_str(), renewal, true)
                 {
                     return Planned::Answered(outcome_of(Some(&reply), has_bad_override));
                 }
-                Command::Renew { app: app_name, id, renewal }
+                Command::Renew {
+                    app: app_name,
+                    id,
+                    renewal,
+                }
             }
             Action::Cancel => {
                 let command = Command::Cancel { app: app_name, id };
-                        command
+                command
             }
             Action::StatusUpdate => match status {
                 Some(status) => Command::SetStatus {
@@ -170,18 +206,31 @@ impl Api {
             },
             Action::DeleteStatusOverride => {
                 let is_bad = item.status.is_some() && status.is_none();
-                if (is_bad || item.last_dirty_timestamp.is_none()) && self.is_known(&app_name, &id) {
+                if (is_bad || item.last_dirty_timestamp.is_none()) && self.is_known(&app_name, &id)
+                {
                     return failed();
                 }
-                Command::DeleteOverride { app: app_name, id, status, dirty: item.last_dirty_timestamp }
+                Command::DeleteOverride {
+                    app: app_name,
+                    id,
+                    status,
+                    dirty: item.last_dirty_timestamp,
+                }
             }
         };
         commands.push(command);
-        Planned::Command { place: commands.len() - 1, has_bad_override }
+        Planned::Command {
+            place: commands.len() - 1,
+            has_bad_override,
+        }
     }
 
     fn is_known(&self, app: &AppName, id: &InstanceId) -> bool {
-        self.log.published().registry.lease(app.as_str(), id.as_str()).is_some()
+        self.log
+            .published()
+            .registry
+            .lease(app.as_str(), id.as_str())
+            .is_some()
     }
 }
 
@@ -190,7 +239,10 @@ fn outcome_of(reply: Option<&Reply>, has_bad_override: bool) -> Outcome {
         Some(Reply::Done | Reply::Evicted { .. }) => Outcome::of(200),
         Some(Reply::SenderIsNewer) if has_bad_override => Outcome::of(500),
         Some(Reply::NotFound | Reply::SenderIsNewer) => Outcome::of(404),
-        Some(Reply::Conflict(lease)) => Outcome { status: 409, entity: Some(lease.clone()) },
+        Some(Reply::Conflict(lease)) => Outcome {
+            status: 409,
+            entity: Some(lease.clone()),
+        },
         None => Outcome::of(500),
     }
 }

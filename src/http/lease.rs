@@ -16,8 +16,8 @@ use crate::registry::change::Origin;
 use crate::registry::command::{Command, Renewal, Reply};
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId};
-use crate::wire::{self, DecodeError, Dialect};
 use crate::wire::accept::{Negotiated, RequestType};
+use crate::wire::{self, DecodeError, Dialect};
 
 /// `lastDirtyTimestamp` of a request.
 enum Dirty {
@@ -59,8 +59,8 @@ impl Api {
         };
         let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
         let format = request_type.format;
-        let decoded =
-            wire::decode_registration(&body.bytes, format, self.decoder, &self.limits, now);
+        let text = request_type.utf8(&body.bytes, self.decoder);
+        let decoded = wire::decode_registration(&text, format, self.decoder, &self.limits, now);
         let draft = match decoded {
             Ok(draft) => draft,
             Err(error) => {
@@ -153,7 +153,11 @@ impl Api {
         let is_unreadable = matches!(dirty, Dirty::Unreadable);
         if is_unreadable && self.validates_first() {
             let is_known = self.log.published().registry.lease(app, id).is_some();
-            return answer::empty(if is_known { self.bad_input() } else { StatusCode::NOT_FOUND });
+            return answer::empty(if is_known {
+                self.bad_input()
+            } else {
+                StatusCode::NOT_FOUND
+            });
         }
         let renewal = Renewal {
             dirty: dirty.readable(),
@@ -163,7 +167,10 @@ impl Api {
             Ok(reply) => reply,
             Err(_) => {
                 let (app, id) = (AppName::new(app), InstanceId::new(id));
-                match self.carry_out(Command::Renew { app, id, renewal }, head, Origin::Client).await {
+                match self
+                    .carry_out(Command::Renew { app, id, renewal }, head, Origin::Client)
+                    .await
+                {
                     Ok(reply) => reply,
                     Err(refused) => return refused,
                 }
@@ -182,7 +189,10 @@ impl Api {
     }
 
     pub(super) async fn cancel(&self, app: &str, id: &str, head: &Head<'_>) -> Answer {
-        let command = Command::Cancel { app: AppName::new(app), id: InstanceId::new(id) };
+        let command = Command::Cancel {
+            app: AppName::new(app),
+            id: InstanceId::new(id),
+        };
         self.done_or_gone(command, head, Origin::Client).await
     }
 
@@ -220,19 +230,46 @@ impl Api {
             return self.bad_or_gone(app, id);
         }
         let (app, id) = (AppName::new(app), InstanceId::new(id));
-        let has_override = self.log.published().registry.override_of(&app, &id).is_some();
-        let command = Command::DeleteOverride { app, id, status, dirty: dirty.readable() };
+        let has_override = self
+            .log
+            .published()
+            .registry
+            .override_of(&app, &id)
+            .is_some();
+        let command = Command::DeleteOverride {
+            app,
+            id,
+            status,
+            dirty: dirty.readable(),
+        };
         let answered = self.done_or_gone(command, head, Origin::Operator).await;
-        if is_unreadable { self.late_failure(answered, has_override) } else { answered }
+        if is_unreadable {
+            self.late_failure(answered, has_override)
+        } else {
+            answered
+        }
     }
 
     pub(super) async fn update_metadata(&self, app: &str, id: &str, head: &Head<'_>) -> Answer {
         let entries = request::parameters(head.query);
         let limits = &self.config.limits;
-        let bytes: usize = entries.iter().map(|(key, value)| key.len() + value.len()).sum();
-        let held = self.log.published().registry.lease(app, id).map_or(0, |lease| {
-            lease.instance().metadata.iter().map(|(key, value)| key.len() + value.len()).sum()
-        });
+        let bytes: usize = entries
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        let held = self
+            .log
+            .published()
+            .registry
+            .lease(app, id)
+            .map_or(0, |lease| {
+                lease
+                    .instance()
+                    .metadata
+                    .iter()
+                    .map(|(key, value)| key.len() + value.len())
+                    .sum()
+            });
         let is_too_much = entries.len() > limits.metadata_entries
             || entries.iter().any(|(key, value)| {
                 key.len() > limits.id_bytes || value.len() > limits.field_bytes
@@ -247,13 +284,21 @@ impl Api {
     }
 
     fn status_of(&self, app: &str, id: &str) -> Option<Status> {
-        self.log.published().registry.lease(app, id).map(|lease| lease.instance().status)
+        self.log
+            .published()
+            .registry
+            .lease(app, id)
+            .map(|lease| lease.instance().status)
     }
 
     /// Bad input about an instance that may not even be there.
     fn bad_or_gone(&self, app: &str, id: &str) -> Answer {
         let is_known = self.status_of(app, id).is_some();
-        answer::empty(if is_known { self.bad_input() } else { StatusCode::NOT_FOUND })
+        answer::empty(if is_known {
+            self.bad_input()
+        } else {
+            StatusCode::NOT_FOUND
+        })
     }
 
     /// The original's failure after the deed, where there was one.
@@ -294,5 +339,10 @@ impl Api {
 }
 
 fn set_status(app: &str, id: &str, status: Status, dirty: Option<i64>) -> Command {
-    Command::SetStatus { app: AppName::new(app), id: InstanceId::new(id), status, dirty }
+    Command::SetStatus {
+        app: AppName::new(app),
+        id: InstanceId::new(id),
+        status,
+        dirty,
+    }
 }

@@ -81,7 +81,10 @@ impl Api {
             context_path: config.server.context_path.clone(),
             collapse_slashes: is_lenient,
             any_prefix: is_lenient,
-            dashboard: config.dashboard.enabled.then(|| config.dashboard.path.clone()),
+            dashboard: config
+                .dashboard
+                .enabled
+                .then(|| config.dashboard.path.clone()),
             actuator: config.management.base_path.clone(),
             serverinfo: knobs.serverinfo,
             encoded_slash: is_lenient,
@@ -154,7 +157,8 @@ impl Api {
             Route::Actuator(below) => return self.actuator(&below, head, methods),
             _ => {}
         }
-        let is_read = matches!(*head.method, Method::GET | Method::HEAD) && methods.contains(&"GET");
+        let is_read =
+            matches!(*head.method, Method::GET | Method::HEAD) && methods.contains(&"GET");
         let accepted = request::joined(head.headers, &ACCEPT);
         if head.method == Method::OPTIONS {
             return answer::options(methods, accepted.as_deref());
@@ -180,7 +184,8 @@ impl Api {
         };
         match (route, request_type) {
             (Route::App(app), Some(request_type)) => {
-                self.register(&app, request_type, negotiated, head, body).await
+                self.register(&app, request_type, negotiated, head, body)
+                    .await
             }
             (Route::Batch, Some(request_type)) => {
                 self.batch(request_type, negotiated, head, body).await
@@ -194,9 +199,7 @@ impl Api {
                 self.set_status(&app, &id, head).await
             }
             (Route::InstanceStatus { app, id }, _) => self.delete_status(&app, &id, head).await,
-            (Route::InstanceMetadata { app, id }, _) => {
-                self.update_metadata(&app, &id, head).await
-            }
+            (Route::InstanceMetadata { app, id }, _) => self.update_metadata(&app, &id, head).await,
             // ASG status belongs to AWS mode, which this server does not have (`protocol.md` 8.4).
             (Route::AsgStatus, _) => answer::empty(StatusCode::BAD_REQUEST),
             (_, _) => answer::empty(StatusCode::NOT_FOUND),
@@ -243,4 +246,3 @@ impl Api {
         self.requests.load(Ordering::Relaxed)
     }
 }
-

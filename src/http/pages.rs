@@ -71,7 +71,11 @@ impl Api {
                 document["components"] = self.health_details(&store);
             }
         }
-        let status = if is_up { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let status = if is_up {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
         json_answer(status, &document)
     }
 
@@ -148,7 +152,12 @@ impl Api {
                 })
                 .collect();
             listed.sort();
-            let _ = write!(rows, "<tr><td>{}</td><td>{}</td></tr>", escape(name.as_str()), listed.join("<br>"));
+            let _ = write!(
+                rows,
+                "<tr><td>{}</td><td>{}</td></tr>",
+                escape(name.as_str()),
+                listed.join("<br>")
+            );
         }
         if rows.is_empty() {
             rows.push_str("<tr><td colspan=2>No instances available</td></tr>");
@@ -159,9 +168,12 @@ impl Api {
             state.registry.app_count(),
             state.lsn()
         );
-        page("Eureka", &format!(
-            "<p>{summary}</p><table><tr><th>Application</th><th>Status and instance</th></tr>{rows}</table>"
-        ))
+        page(
+            "Eureka",
+            &format!(
+                "<p>{summary}</p><table><tr><th>Application</th><th>Status and instance</th></tr>{rows}</table>"
+            ),
+        )
     }
 
     /// The last leases that were registered and cancelled (or evicted), newest first. Read from the
@@ -180,7 +192,11 @@ impl Api {
         };
         let rows = |wanted: &dyn Fn(ChangeKind) -> bool| {
             let mut rows = String::new();
-            for record in records.iter().filter(|r| wanted(r.change.kind)).take(LAST_N) {
+            for record in records
+                .iter()
+                .filter(|r| wanted(r.change.kind))
+                .take(LAST_N)
+            {
                 let time = jiff::Timestamp::from_millisecond(
                     i64::try_from(record.at.0).unwrap_or(i64::MAX),
                 )
@@ -199,12 +215,15 @@ impl Api {
             rows
         };
         let head = "<tr><th>Timestamp</th><th>Lease</th></tr>";
-        page("Last 1000 leases", &format!(
-            "<h2 id=cancelled>Last 1000 cancelled leases</h2><table>{head}{}</table>\
+        page(
+            "Last 1000 leases",
+            &format!(
+                "<h2 id=cancelled>Last 1000 cancelled leases</h2><table>{head}{}</table>\
              <h2 id=registered>Last 1000 newly registered leases</h2><table>{head}{}</table>",
-            rows(&ChangeKind::removes),
-            rows(&ChangeKind::restarts_lease),
-        ))
+                rows(&ChangeKind::removes),
+                rows(&ChangeKind::restarts_lease),
+            ),
+        )
     }
 }
 
@@ -214,9 +233,16 @@ fn json_answer(status: StatusCode, document: &Value) -> Answer {
 
 /// The actuator has JSON only.
 fn accepts_json(accept: Option<&str>) -> bool {
-    let Some(accept) = accept.filter(|a| !a.trim().is_empty()) else { return true };
+    let Some(accept) = accept.filter(|a| !a.trim().is_empty()) else {
+        return true;
+    };
     accept.split(',').any(|range| {
-        let kind = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let kind = range
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
         matches!(kind.as_str(), "*/*" | "application/*" | "application/json")
             || kind.starts_with("application/vnd.spring-boot.actuator")
     })
@@ -235,5 +261,8 @@ fn page(title: &str, body: &str) -> Answer {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

@@ -11,9 +11,18 @@ pub enum Route<'a> {
     Apps,
     Delta,
     App(Cow<'a, str>),
-    Instance { app: Cow<'a, str>, id: Cow<'a, str> },
-    InstanceStatus { app: Cow<'a, str>, id: Cow<'a, str> },
-    InstanceMetadata { app: Cow<'a, str>, id: Cow<'a, str> },
+    Instance {
+        app: Cow<'a, str>,
+        id: Cow<'a, str>,
+    },
+    InstanceStatus {
+        app: Cow<'a, str>,
+        id: Cow<'a, str>,
+    },
+    InstanceMetadata {
+        app: Cow<'a, str>,
+        id: Cow<'a, str>,
+    },
     InstanceById(Cow<'a, str>),
     Vip(Cow<'a, str>),
     SecureVip(Cow<'a, str>),
@@ -100,14 +109,23 @@ pub fn parse<'a>(path: &'a str, rules: &PathRules) -> Result<Route<'a>, BadPath>
 
 /// Dashboard and actuator: outside the protocol's own prefixes.
 fn page(path: &str, rest: &str, rules: &PathRules) -> Option<Route<'static>> {
-    let own = path.strip_prefix(rules.context_path.as_str()).unwrap_or(path);
+    let own = path
+        .strip_prefix(rules.context_path.as_str())
+        .unwrap_or(path);
     let own = if own.is_empty() { "/" } else { own };
     if let Some(dashboard) = &rules.dashboard {
-        let bare = own.strip_suffix('/').filter(|p| !p.is_empty()).unwrap_or(own);
+        let bare = own
+            .strip_suffix('/')
+            .filter(|p| !p.is_empty())
+            .unwrap_or(own);
         if own == dashboard || bare == dashboard {
             return Some(Route::Home);
         }
-        let base = if dashboard == "/" { "" } else { dashboard.as_str() };
+        let base = if dashboard == "/" {
+            ""
+        } else {
+            dashboard.as_str()
+        };
         if bare.strip_prefix(base) == Some("/lastn") {
             return Some(Route::LastN);
         }
@@ -145,16 +163,27 @@ fn resource<'a>(parts: Vec<Cow<'a, str>>, rules: &PathRules) -> Route<'a> {
     let has_version = parts.next_if(|p| p.starts_with("v2")).is_some();
     let parts: Vec<Cow<'a, str>> = parts.collect();
     let mut parts = parts.into_iter();
-    let Some(kind) = parts.next() else { return Route::NotFound };
+    let Some(kind) = parts.next() else {
+        return Route::NotFound;
+    };
     let rest = [parts.next(), parts.next(), parts.next(), parts.next()];
     match (&*kind, rest) {
         ("apps", [None, ..]) => Route::Apps,
         ("apps", [Some(name), None, ..]) if name == "delta" => Route::Delta,
         ("apps", [Some(app), None, ..]) => Route::App(upper(app)),
-        ("apps", [Some(app), Some(id), None, _]) => Route::Instance { app: upper(app), id },
+        ("apps", [Some(app), Some(id), None, _]) => Route::Instance {
+            app: upper(app),
+            id,
+        },
         ("apps", [Some(app), Some(id), Some(what), None]) => match &*what {
-            "status" => Route::InstanceStatus { app: upper(app), id },
-            "metadata" => Route::InstanceMetadata { app: upper(app), id },
+            "status" => Route::InstanceStatus {
+                app: upper(app),
+                id,
+            },
+            "metadata" => Route::InstanceMetadata {
+                app: upper(app),
+                id,
+            },
             _ => Route::NotFound,
         },
         ("instances", [Some(id), None, ..]) => Route::InstanceById(id),
@@ -186,7 +215,9 @@ fn decode(segment: &str) -> Result<Cow<'_, str>, BadPath> {
     if !segment.contains('%') {
         return Ok(Cow::Borrowed(segment));
     }
-    percent_decode_str(segment).decode_utf8().map_err(|_| BadPath)
+    percent_decode_str(segment)
+        .decode_utf8()
+        .map_err(|_| BadPath)
 }
 
 /// What the original's container refuses: bad escapes, a few raw characters, and, in the exact
@@ -201,7 +232,8 @@ fn check_characters(path: &str, rules: &PathRules) -> Result<(), BadPath> {
                 if !escape.iter().all(u8::is_ascii_hexdigit) {
                     return Err(BadPath);
                 }
-                let is_slash = escape.eq_ignore_ascii_case(b"2f") || escape.eq_ignore_ascii_case(b"5c");
+                let is_slash =
+                    escape.eq_ignore_ascii_case(b"2f") || escape.eq_ignore_ascii_case(b"5c");
                 if is_slash && !rules.encoded_slash || escape == b"00" {
                     return Err(BadPath);
                 }
@@ -238,7 +270,14 @@ mod tests {
 
     #[test]
     fn every_prefix_leads_to_the_same_resource() {
-        for path in ["/eureka/apps", "/eureka/apps/", "/eureka/v2/apps", "/v2/apps", "/apps", "//eureka//apps/"] {
+        for path in [
+            "/eureka/apps",
+            "/eureka/apps/",
+            "/eureka/v2/apps",
+            "/v2/apps",
+            "/apps",
+            "//eureka//apps/",
+        ] {
             assert_eq!(route(path), Route::Apps, "{path}");
         }
         assert_eq!(route("/eureka/v1/apps"), Route::NotFound);
@@ -247,11 +286,20 @@ mod tests {
 
     #[test]
     fn names_are_decoded_and_applications_upper_case() {
-        let expected = Route::Instance { app: "F O".into(), id: "i:1/x".into() };
+        let expected = Route::Instance {
+            app: "F O".into(),
+            id: "i:1/x".into(),
+        };
         assert_eq!(route("/eureka/apps/f%20o/i%3A1%2Fx"), expected);
         assert_eq!(route("/eureka/apps/delta"), Route::Delta);
         assert_eq!(route("/eureka/apps/DELTA"), Route::App("DELTA".into()));
-        assert_eq!(route("/eureka/apps/A;x=1/i;y"), Route::Instance { app: "A".into(), id: "i".into() });
+        assert_eq!(
+            route("/eureka/apps/A;x=1/i;y"),
+            Route::Instance {
+                app: "A".into(),
+                id: "i".into()
+            }
+        );
     }
 
     #[test]
@@ -259,14 +307,26 @@ mod tests {
         assert_eq!(parse("/eureka/apps/A/i%2Fx", &rules(true)), Err(BadPath));
         assert_eq!(parse("/eureka/apps/A/%zz", &rules(true)), Err(BadPath));
         assert_eq!(parse("/eureka/apps/A/%ff", &rules(true)), Err(BadPath));
-        for path in ["/eureka//apps", "/v2/apps", "/apps", "/serverinfo/statusoverrides"] {
-            assert_eq!(parse(path, &rules(true)).unwrap(), Route::NotFound, "{path}");
+        for path in [
+            "/eureka//apps",
+            "/v2/apps",
+            "/apps",
+            "/serverinfo/statusoverrides",
+        ] {
+            assert_eq!(
+                parse(path, &rules(true)).unwrap(),
+                Route::NotFound,
+                "{path}"
+            );
         }
     }
 
     #[test]
     fn a_context_path_comes_first() {
-        let rules = PathRules { context_path: "/ctx".into(), ..rules(true) };
+        let rules = PathRules {
+            context_path: "/ctx".into(),
+            ..rules(true)
+        };
         assert_eq!(parse("/ctx/eureka/apps", &rules).unwrap(), Route::Apps);
         assert_eq!(parse("/eureka/apps", &rules).unwrap(), Route::NotFound);
         assert_eq!(parse("/ctx/", &rules).unwrap(), Route::Home);
@@ -276,8 +336,14 @@ mod tests {
     fn pages_have_their_own_places() {
         assert_eq!(route("/"), Route::Home);
         assert_eq!(route("/lastn"), Route::LastN);
-        assert_eq!(route("/actuator/health/liveness"), Route::Actuator("health/liveness".into()));
-        let moved = PathRules { dashboard: Some("/dash".into()), ..rules(true) };
+        assert_eq!(
+            route("/actuator/health/liveness"),
+            Route::Actuator("health/liveness".into())
+        );
+        let moved = PathRules {
+            dashboard: Some("/dash".into()),
+            ..rules(true)
+        };
         assert_eq!(parse("/dash", &moved).unwrap(), Route::Home);
         assert_eq!(parse("/dash/lastn", &moved).unwrap(), Route::LastN);
         assert_eq!(parse("/", &moved).unwrap(), Route::NotFound);

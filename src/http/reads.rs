@@ -9,8 +9,8 @@ use super::answer::{self, Answer};
 use super::path::Route;
 use super::{Api, Head};
 use crate::cache::{Entity, Key, view_of};
-use crate::registry::lease::Lease;
 use crate::config::XmlSingleStatus;
+use crate::registry::lease::Lease;
 use crate::types::AppName;
 use crate::wire::accept::Negotiated;
 use crate::wire::{self, Format};
@@ -60,7 +60,12 @@ impl Api {
             negotiated.label
         };
         let is_vip = matches!(entity, Entity::Vip(_) | Entity::SecureVip(_));
-        let key = Key { entity, format: negotiated.body, detail: Self::detail(head.headers), is_gzip };
+        let key = Key {
+            entity,
+            format: negotiated.body,
+            detail: Self::detail(head.headers),
+            is_gzip,
+        };
         let state = self.log.snapshot();
         let payload = match self.cache.peek(&key, &state) {
             Some(at_hand) => at_hand,
@@ -118,7 +123,11 @@ impl Api {
             .overrides()
             .map(|(key, status)| (key.id.to_string(), status.as_str().into()))
             .collect();
-        answer::with_body(StatusCode::OK, "application/json", serde_json::Value::from(all).to_string())
+        answer::with_body(
+            StatusCode::OK,
+            "application/json",
+            serde_json::Value::from(all).to_string(),
+        )
     }
 }
 

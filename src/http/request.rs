@@ -27,7 +27,10 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 
 /// All values of a header as one list, the way a client could have written it.
 pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    let mut values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    let mut values = headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut all = values.next()?.to_owned();
     for value in values {
         all.push_str(", ");
@@ -38,19 +41,32 @@ pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 
 /// Length of the request line and the headers, bytes, as they came.
 pub fn head_bytes(parts: &Parts) -> usize {
-    let path = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
-    let headers: usize =
-        parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let path = parts
+        .uri
+        .path_and_query()
+        .map_or(0, |path| path.as_str().len());
+    let headers: usize = parts
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
     path + parts.method.as_str().len() + "  HTTP/1.1\r\n".len() + headers
 }
 
 /// Whether a peer sent it: the value is exactly `true` (`protocol.md` 1.5).
 pub fn is_replication(headers: &HeaderMap) -> bool {
-    headers.get(&REPLICATION).is_some_and(|value| value.as_bytes() == b"true")
+    headers
+        .get(&REPLICATION)
+        .is_some_and(|value| value.as_bytes() == b"true")
 }
 
 /// Where a change comes from.
-pub fn origin(headers: &HeaderMap, is_replication: bool, address: IpAddr, otherwise: Origin) -> Origin {
+pub fn origin(
+    headers: &HeaderMap,
+    is_replication: bool,
+    address: IpAddr,
+    otherwise: Origin,
+) -> Origin {
     if is_replication {
         let identity = text(headers, &IDENTITY_ID).filter(|id| !id.is_empty());
         Origin::Peer(identity.map_or_else(|| address.to_string().into(), cut))
@@ -128,7 +144,9 @@ impl BodyReader {
         body: Body,
         limit: usize,
     ) -> Result<ReadBody, BodyRefused> {
-        let encoding = text(headers, &CONTENT_ENCODING).map(str::trim).unwrap_or_default();
+        let encoding = text(headers, &CONTENT_ENCODING)
+            .map(str::trim)
+            .unwrap_or_default();
         let is_gzip = match encoding.to_ascii_lowercase().as_str() {
             "" | "identity" => false,
             "gzip" | "x-gzip" if self.accept_gzip => true,
@@ -156,8 +174,15 @@ impl BodyReader {
                 })
             })?
             .to_bytes();
-        let bytes = if is_gzip { unzip(&collected, limit)? } else { collected };
-        Ok(ReadBody { bytes, _share: share })
+        let bytes = if is_gzip {
+            unzip(&collected, limit)?
+        } else {
+            collected
+        };
+        Ok(ReadBody {
+            bytes,
+            _share: share,
+        })
     }
 
     async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, BodyRefused> {
@@ -173,7 +198,9 @@ impl BodyReader {
 fn unzip(packed: &[u8], limit: usize) -> Result<Bytes, BodyRefused> {
     let mut text = Vec::new();
     let mut decoder = flate2::read::MultiGzDecoder::new(packed).take(limit as u64 + 1);
-    decoder.read_to_end(&mut text).map_err(|_| BodyRefused(StatusCode::BAD_REQUEST))?;
+    decoder
+        .read_to_end(&mut text)
+        .map_err(|_| BodyRefused(StatusCode::BAD_REQUEST))?;
     if text.len() > limit {
         return Err(BodyRefused(StatusCode::PAYLOAD_TOO_LARGE));
     }
@@ -186,11 +213,20 @@ mod tests {
 
     #[test]
     fn the_first_value_of_a_parameter_counts() {
-        assert_eq!(parameter(Some("a=1&b=x%20y+z&a=2"), "a").as_deref(), Some("1"));
-        assert_eq!(parameter(Some("a=1&b=x%20y+z"), "b").as_deref(), Some("x y z"));
+        assert_eq!(
+            parameter(Some("a=1&b=x%20y+z&a=2"), "a").as_deref(),
+            Some("1")
+        );
+        assert_eq!(
+            parameter(Some("a=1&b=x%20y+z"), "b").as_deref(),
+            Some("x y z")
+        );
         assert_eq!(parameter(Some("a"), "a").as_deref(), Some(""));
         assert_eq!(parameter(None, "a"), None);
-        assert_eq!(parameters(Some("e=&f&e=2")), vec![("e".into(), "".into()), ("f".into(), "".into())]);
+        assert_eq!(
+            parameters(Some("e=&f&e=2")),
+            vec![("e".into(), "".into()), ("f".into(), "".into())]
+        );
     }
 
     #[test]

@@ -79,9 +79,15 @@ pub async fn serve(
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(settings.grace, connections.wait()).await.is_err() {
+    if tokio::time::timeout(settings.grace, connections.wait())
+        .await
+        .is_err()
+    {
         let left = connections.len();
-        warn!(connections = left, "{left} connections did not finish in time and are cut");
+        warn!(
+            connections = left,
+            "{left} connections did not finish in time and are cut"
+        );
     }
 }
 
@@ -98,9 +104,7 @@ async fn connection(
     }
     let service = service_fn(move |request: Request<Incoming>| {
         let api = api.clone();
-        async move {
-            Ok::<_, Infallible>(api.answer(request.map(Body::new), address.ip()).await)
-        }
+        async move { Ok::<_, Infallible>(api.answer(request.map(Body::new), address.ip()).await) }
     });
     let http = http1::Builder::new()
         .timer(TokioTimer::new())

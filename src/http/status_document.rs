@@ -23,8 +23,11 @@ impl Api {
             return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
         }
         let instance = self.own_instance();
-        let view =
-            InstanceView { instance: &instance, times: LeaseTimes::default(), is_coordinating: false };
+        let view = InstanceView {
+            instance: &instance,
+            times: LeaseTimes::default(),
+            is_coordinating: false,
+        };
         let body = match format {
             Format::Json => self.status_json(&view),
             Format::Xml => self.status_xml(&view),
@@ -53,9 +56,10 @@ impl Api {
             .replacen("</instance>", "</instanceInfo>", 1)
             .replace('\n', "\n  ");
         let mut text = String::from("<com.netflix.eureka.util.StatusInfo>\n");
-        for (name, stats) in
-            [("generalStats", self.general_stats()), ("applicationStats", self.application_stats())]
-        {
+        for (name, stats) in [
+            ("generalStats", self.general_stats()),
+            ("applicationStats", self.application_stats()),
+        ] {
             text.push_str(&format!("  <{name}>\n"));
             for (key, value) in stats {
                 text.push_str(&format!("    <{key}>{value}</{key}>\n"));
@@ -72,28 +76,46 @@ impl Api {
     fn general_stats(&self) -> Vec<(&'static str, String)> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = crate::telemetry::process::memory();
-        let percent = (memory.resident * 100).checked_div(memory.total).unwrap_or(0);
+        let percent = (memory.resident * 100)
+            .checked_div(memory.total)
+            .unwrap_or(0);
         vec![
             ("num-of-cpus", cpus.to_string()),
             ("total-avail-memory", format!("{}mb", memory.total >> 20)),
-            ("current-memory-usage", format!("{}mb ({percent}%)", memory.resident >> 20)),
-            ("server-uptime", uptime(self.clock.now().mono.since(self.started))),
+            (
+                "current-memory-usage",
+                format!("{}mb ({percent}%)", memory.resident >> 20),
+            ),
+            (
+                "server-uptime",
+                uptime(self.clock.now().mono.since(self.started)),
+            ),
         ]
     }
 
     /// Replicas: none before there is replication.
     #[expect(clippy::unused_self, reason = "the peers will be the node's")]
     fn application_stats(&self) -> Vec<(&'static str, String)> {
-        ["registered-replicas", "available-replicas", "unavailable-replicas"]
-            .map(|name| (name, String::new()))
-            .into()
+        [
+            "registered-replicas",
+            "available-replicas",
+            "unavailable-replicas",
+        ]
+        .map(|name| (name, String::new()))
+        .into()
     }
 
     fn own_instance(&self) -> Instance {
-        let started = self.clock.now().wall.0.saturating_sub(
-            self.clock.now().mono.since(self.started),
-        );
-        describe_self(&self.config.instance, i64::try_from(started).unwrap_or(i64::MAX))
+        let started = self
+            .clock
+            .now()
+            .wall
+            .0
+            .saturating_sub(self.clock.now().mono.since(self.started));
+        describe_self(
+            &self.config.instance,
+            i64::try_from(started).unwrap_or(i64::MAX),
+        )
     }
 }
 
@@ -108,8 +130,14 @@ fn describe_self(own: &OwnInstance, since: i64) -> Instance {
         host_name: own.host_name.as_str().into(),
         ip_addr: own.ip_address.as_str().into(),
         sid: None,
-        port: Port { number: own.port.into(), enabled: own.port_enabled },
-        secure_port: Port { number: own.secure_port.into(), enabled: own.secure_port_enabled },
+        port: Port {
+            number: own.port.into(),
+            enabled: own.port_enabled,
+        },
+        secure_port: Port {
+            number: own.secure_port.into(),
+            enabled: own.secure_port_enabled,
+        },
         country_id: 1,
         data_center: DataCenter::MyOwn,
         status: Status::Up,
@@ -138,7 +166,10 @@ fn describe_self(own: &OwnInstance, since: i64) -> Instance {
 }
 
 fn to_object(stats: Vec<(&'static str, String)>) -> Map<String, Value> {
-    stats.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
+    stats
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), Value::from(value)))
+        .collect()
 }
 
 /// `1 day 02:03`, `2 days 00:00`, `00:07`: days, hours, minutes, as the original writes it.

@@ -15,15 +15,33 @@ pub enum Command {
     /// `POST /apps/{app}`: a validated instance.
     Register(Arc<Instance>),
     /// `PUT /apps/{app}/{id}`.
-    Renew { app: AppName, id: InstanceId, renewal: Renewal },
+    Renew {
+        app: AppName,
+        id: InstanceId,
+        renewal: Renewal,
+    },
     /// `DELETE /apps/{app}/{id}`.
     Cancel { app: AppName, id: InstanceId },
     /// `PUT /apps/{app}/{id}/status`.
-    SetStatus { app: AppName, id: InstanceId, status: Status, dirty: Option<i64> },
+    SetStatus {
+        app: AppName,
+        id: InstanceId,
+        status: Status,
+        dirty: Option<i64>,
+    },
     /// `DELETE /apps/{app}/{id}/status`; `status` is the value that the caller wants instead.
-    DeleteOverride { app: AppName, id: InstanceId, status: Option<Status>, dirty: Option<i64> },
+    DeleteOverride {
+        app: AppName,
+        id: InstanceId,
+        status: Option<Status>,
+        dirty: Option<i64>,
+    },
     /// `PUT /apps/{app}/{id}/metadata`.
-    UpdateMetadata { app: AppName, id: InstanceId, entries: Vec<(Arc<str>, Arc<str>)> },
+    UpdateMetadata {
+        app: AppName,
+        id: InstanceId,
+        entries: Vec<(Arc<str>, Arc<str>)>,
+    },
     /// The eviction timer: all leases that are over, within the limit.
     Evict(Eviction),
 }
@@ -89,6 +107,11 @@ pub struct Decision {
 impl Decision {
     /// An answer without consequences.
     pub fn reply(reply: Reply) -> Self {
-        Self { reply, changes: Vec::new(), renews: None, counts: false }
+        Self {
+            reply,
+            changes: Vec::new(),
+            renews: None,
+            counts: false,
+        }
     }
 }

@@ -26,12 +26,18 @@ impl Registry {
                 self.decide_renewal(app.as_str(), id.as_str(), *renewal, context)
             }
             Command::Cancel { app, id } => self.decide_cancel(app, id, context),
-            Command::SetStatus { app, id, status, dirty } => {
-                self.decide_set_status(app, id, *status, *dirty, context)
-            }
-            Command::DeleteOverride { app, id, status, dirty } => {
-                self.decide_delete_override(app, id, *status, *dirty, context)
-            }
+            Command::SetStatus {
+                app,
+                id,
+                status,
+                dirty,
+            } => self.decide_set_status(app, id, *status, *dirty, context),
+            Command::DeleteOverride {
+                app,
+                id,
+                status,
+                dirty,
+            } => self.decide_delete_override(app, id, *status, *dirty, context),
             Command::UpdateMetadata { app, id, entries } => {
                 self.decide_metadata(app, id, entries, context)
             }
@@ -60,8 +66,12 @@ impl Registry {
             override_effect = OverrideEffect::Set(instance.overridden_status);
         }
         let existing_status = existing.map(|lease| lease.instance().status);
-        instance.status =
-            effective(instance.status, override_, existing_status, context.is_replication);
+        instance.status = effective(
+            instance.status,
+            override_,
+            existing_status,
+            context.is_replication,
+        );
         instance.action_type = Some(ActionType::Added);
         instance.last_updated_timestamp = timestamp(context.now.wall);
 
@@ -82,8 +92,18 @@ impl Registry {
             Some(_) => ChangeKind::Reregistered,
             None => ChangeKind::Registered,
         };
-        let change = Change { app, id, kind, lease: Some(image), override_effect, visible: true };
-        Decision { changes: vec![change], ..Decision::reply(Reply::Done) }
+        let change = Change {
+            app,
+            id,
+            kind,
+            lease: Some(image),
+            override_effect,
+            visible: true,
+        };
+        Decision {
+            changes: vec![change],
+            ..Decision::reply(Reply::Done)
+        }
     }
 
     /// `protocol.md` 1.8 and 3.3. Takes plain texts, so that a heartbeat that changes nothing
@@ -95,15 +115,21 @@ impl Registry {
         renewal: Renewal,
         context: &Context,
     ) -> Decision {
-        let Some(lease) = self.lease(app, id) else { return Decision::reply(Reply::NotFound) };
+        let Some(lease) = self.lease(app, id) else {
+            return Decision::reply(Reply::NotFound);
+        };
         let instance = lease.instance();
         let override_ = if self.overrides.is_empty() {
             None
         } else {
             self.override_of(&instance.app, &instance.id())
         };
-        let status =
-            effective(instance.status, override_, Some(instance.status), context.is_replication);
+        let status = effective(
+            instance.status,
+            override_,
+            Some(instance.status),
+            context.is_replication,
+        );
         if status == Status::Unknown {
             // "Status deleted, register again."
             return Decision::reply(Reply::NotFound);
@@ -115,7 +141,9 @@ impl Registry {
             counts: true,
         };
         if status != instance.status {
-            decision.changes.push(self.status_restored(lease, status, context));
+            decision
+                .changes
+                .push(self.status_restored(lease, status, context));
         }
         self.compare_versions(lease, renewal, context, &mut decision);
         decision
@@ -133,7 +161,12 @@ impl Registry {
             }
         }
         image.instance = Arc::new(instance);
-        change_of(ChangeKind::StatusRestored, image, OverrideEffect::Keep, is_visible)
+        change_of(
+            ChangeKind::StatusRestored,
+            image,
+            OverrideEffect::Keep,
+            is_visible,
+        )
     }
 
     /// The table of `protocol.md` 1.8; the lease is renewed in every row of it.
@@ -147,8 +180,7 @@ impl Registry {
         let Some(theirs) = renewal.dirty else { return };
         let instance = lease.instance();
         let ours = instance.last_dirty_timestamp;
-        let is_hidden =
-            context.expiration_enabled && lease.is_expired(context.now.mono, 0);
+        let is_hidden = context.expiration_enabled && lease.is_expired(context.now.mono, 0);
         if theirs == ours || !self.rules.sync_when_timestamp_differs || is_hidden {
             return;
         }
@@ -170,15 +202,26 @@ impl Registry {
         let is_visible = self.rules.status_by_renewal == StatusByRenewal::Change;
         let mut instance = (**lease.instance()).clone();
         instance.overridden_status = status;
-        let image = LeaseImage { instance: Arc::new(instance), ..lease.to_image() };
-        change_of(ChangeKind::OverrideStored, image, OverrideEffect::Set(status), is_visible)
+        let image = LeaseImage {
+            instance: Arc::new(instance),
+            ..lease.to_image()
+        };
+        change_of(
+            ChangeKind::OverrideStored,
+            image,
+            OverrideEffect::Set(status),
+            is_visible,
+        )
     }
 
     /// `protocol.md` 3.4.
     fn decide_cancel(&self, app: &AppName, id: &InstanceId, context: &Context) -> Decision {
         if let Some(lease) = self.lease(app.as_str(), id.as_str()) {
             let change = removal(ChangeKind::Cancelled, lease, context);
-            return Decision { changes: vec![change], ..Decision::reply(Reply::Done) };
+            return Decision {
+                changes: vec![change],
+                ..Decision::reply(Reply::Done)
+            };
         }
         let mut decision = Decision::reply(Reply::NotFound);
         if self.rules.override_scope == OverrideScope::Id && self.override_of(app, id).is_some() {
@@ -220,7 +263,10 @@ impl Registry {
         let Some(lease) = self.visible_lease(app, id, context) else {
             return Decision::reply(Reply::NotFound);
         };
-        let mut decision = Decision { renews: Some(lease.clone()), ..Decision::reply(Reply::Done) };
+        let mut decision = Decision {
+            renews: Some(lease.clone()),
+            ..Decision::reply(Reply::Done)
+        };
         let is_stored = self.override_of(app, id) == Some(status);
         let is_same = lease.instance().status == status
             && (is_stored || self.rules.same_status_override == SameStatusOverride::Ignored);
@@ -238,7 +284,9 @@ impl Registry {
         }
         image.instance = Arc::new(instance);
         let effect = OverrideEffect::Set(status);
-        decision.changes.push(change_of(ChangeKind::OverrideSet, image, effect, true));
+        decision
+            .changes
+            .push(change_of(ChangeKind::OverrideSet, image, effect, true));
         decision
     }
 
@@ -255,7 +303,10 @@ impl Registry {
         let Some(lease) = self.visible_lease(app, id, context) else {
             return Decision::reply(Reply::NotFound);
         };
-        let mut decision = Decision { renews: Some(lease.clone()), ..Decision::reply(Reply::Done) };
+        let mut decision = Decision {
+            renews: Some(lease.clone()),
+            ..Decision::reply(Reply::Done)
+        };
         if self.override_of(app, id).is_none() {
             return decision;
         }
@@ -268,9 +319,14 @@ impl Registry {
         };
         raise_dirty(&mut instance, dirty);
         mark_modified(&mut instance, context);
-        let image = LeaseImage { instance: Arc::new(instance), ..lease.to_image() };
+        let image = LeaseImage {
+            instance: Arc::new(instance),
+            ..lease.to_image()
+        };
         let effect = OverrideEffect::Remove;
-        decision.changes.push(change_of(ChangeKind::OverrideLifted, image, effect, true));
+        decision
+            .changes
+            .push(change_of(ChangeKind::OverrideLifted, image, effect, true));
         decision
     }
 
@@ -290,8 +346,14 @@ impl Registry {
         let metadata = lease.instance().metadata.with(entries.iter().cloned());
         match self.rules.metadata_update {
             MetadataUpdate::Reregister => {
-                let instance = Instance { metadata, ..(**lease.instance()).clone() };
-                let as_client = Context { is_replication: false, ..*context };
+                let instance = Instance {
+                    metadata,
+                    ..(**lease.instance()).clone()
+                };
+                let as_client = Context {
+                    is_replication: false,
+                    ..*context
+                };
                 let mut decision = self.decide_register(&Arc::new(instance), &as_client);
                 for change in &mut decision.changes {
                     if let Some(image) = &mut change.lease {
@@ -304,13 +366,22 @@ impl Registry {
                 Decision::reply(Reply::Done)
             }
             MetadataUpdate::Change => {
-                let mut instance = Instance { metadata, ..(**lease.instance()).clone() };
+                let mut instance = Instance {
+                    metadata,
+                    ..(**lease.instance()).clone()
+                };
                 instance.last_dirty_timestamp = instance.last_dirty_timestamp.saturating_add(1);
                 mark_modified(&mut instance, context);
-                let image = LeaseImage { instance: Arc::new(instance), ..lease.to_image() };
+                let image = LeaseImage {
+                    instance: Arc::new(instance),
+                    ..lease.to_image()
+                };
                 let kind = ChangeKind::MetadataUpdated;
                 let change = change_of(kind, image, OverrideEffect::Keep, true);
-                Decision { changes: vec![change], ..Decision::reply(Reply::Done) }
+                Decision {
+                    changes: vec![change],
+                    ..Decision::reply(Reply::Done)
+                }
             }
         }
     }
@@ -318,13 +389,24 @@ impl Registry {
     /// `protocol.md` 5.4: each eviction is a cancel of its own.
     fn decide_eviction(&self, eviction: &Eviction, context: &Context) -> Decision {
         if !context.expiration_enabled {
-            return Decision::reply(Reply::Evicted { evicted: 0, expired: 0 });
+            return Decision::reply(Reply::Evicted {
+                evicted: 0,
+                expired: 0,
+            });
         }
         let (leases, expired) = eviction::choose(self, eviction, context.now.mono);
-        let changes: Vec<Change> =
-            leases.iter().map(|lease| removal(ChangeKind::Evicted, lease, context)).collect();
-        let reply = Reply::Evicted { evicted: changes.len(), expired };
-        Decision { changes, ..Decision::reply(reply) }
+        let changes: Vec<Change> = leases
+            .iter()
+            .map(|lease| removal(ChangeKind::Evicted, lease, context))
+            .collect();
+        let reply = Reply::Evicted {
+            evicted: changes.len(),
+            expired,
+        };
+        Decision {
+            changes,
+            ..Decision::reply(reply)
+        }
     }
 }
 
@@ -384,5 +466,9 @@ fn timestamp(wall: Millis) -> i64 {
 
 /// 64 bits all the way: the original overflows above 2,147,483 s (`protocol.md` 10.2).
 fn duration_ms(secs: i32) -> u64 {
-    u64::try_from(secs).ok().filter(|s| *s > 0).unwrap_or(90).saturating_mul(1000)
+    u64::try_from(secs)
+        .ok()
+        .filter(|s| *s > 0)
+        .unwrap_or(90)
+        .saturating_mul(1000)
 }

@@ -30,7 +30,10 @@ impl DeltaTail {
     /// Takes a record in, if clients are told of it. `queued` is monotonic.
     pub fn push(&mut self, record: &Arc<Record>, queued: Millis) {
         if record.change.visible && record.change.lease.is_some() {
-            self.entries.push_back(Entry { queued, record: record.clone() });
+            self.entries.push_back(Entry {
+                queued,
+                record: record.clone(),
+            });
         }
     }
 
@@ -38,7 +41,11 @@ impl DeltaTail {
     /// whether anything went.
     pub fn trim(&mut self, now: Millis, retention_ms: u64) -> bool {
         let before = self.entries.len();
-        while self.entries.front().is_some_and(|entry| now.since(entry.queued) > retention_ms) {
+        while self
+            .entries
+            .front()
+            .is_some_and(|entry| now.since(entry.queued) > retention_ms)
+        {
             self.entries.pop_front();
         }
         let has_trimmed = self.entries.len() != before;

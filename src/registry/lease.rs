@@ -29,7 +29,11 @@ impl Lease {
 
     /// Whether the lease is over at `now` with `extra_ms` of grace (`protocol.md` 5.1).
     pub fn is_expired(&self, now: Millis, extra_ms: u64) -> bool {
-        let due = self.clock.renewed().plus(self.image.duration_ms).plus(extra_ms);
+        let due = self
+            .clock
+            .renewed()
+            .plus(self.image.duration_ms)
+            .plus(extra_ms);
         self.image.evicted_at > Millis::ZERO || now > due
     }
 
@@ -45,12 +49,18 @@ impl Lease {
             LeaseExpiry::Exact => 0,
             LeaseExpiry::Eureka => self.image.duration_ms,
         };
-        self.clock.set(Now { wall: now.wall.plus(ahead), mono: now.mono.plus(ahead) });
+        self.clock.set(Now {
+            wall: now.wall.plus(ahead),
+            mono: now.mono.plus(ahead),
+        });
     }
 
     /// The lease as it is to be stored, with the clock's last renewal.
     pub fn to_image(&self) -> LeaseImage {
-        LeaseImage { renewed_at: self.clock.renewed_wall(), ..self.image.clone() }
+        LeaseImage {
+            renewed_at: self.clock.renewed_wall(),
+            ..self.image.clone()
+        }
     }
 }
 
@@ -65,7 +75,10 @@ pub struct LeaseClock {
 
 impl LeaseClock {
     pub fn new(renewed: Now) -> Self {
-        Self { mono: AtomicU64::new(renewed.mono.0), wall: AtomicU64::new(renewed.wall.0) }
+        Self {
+            mono: AtomicU64::new(renewed.mono.0),
+            wall: AtomicU64::new(renewed.wall.0),
+        }
     }
 
     /// Monotonic time of the last renewal; decides expiry.

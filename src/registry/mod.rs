@@ -165,7 +165,11 @@ impl Registry {
 
     /// Position of the last visible change among the instances of a vip (or secure vip), and the
     /// applications that have any; `None` if nobody has that vip.
-    pub fn vip(&self, address: &str, is_secure: bool) -> Option<(Lsn, impl Iterator<Item = &AppName>)> {
+    pub fn vip(
+        &self,
+        address: &str,
+        is_secure: bool,
+    ) -> Option<(Lsn, impl Iterator<Item = &AppName>)> {
         self.vips.get(address, is_secure)
     }
 
@@ -187,8 +191,14 @@ impl Registry {
 
     fn override_key(&self, app: &AppName, id: &InstanceId) -> OverrideKey {
         match self.rules.override_scope {
-            OverrideScope::Instance => OverrideKey { app: Some(app.clone()), id: id.clone() },
-            OverrideScope::Id => OverrideKey { app: None, id: id.clone() },
+            OverrideScope::Instance => OverrideKey {
+                app: Some(app.clone()),
+                id: id.clone(),
+            },
+            OverrideScope::Id => OverrideKey {
+                app: None,
+                id: id.clone(),
+            },
         }
     }
 
@@ -225,9 +235,16 @@ impl Registry {
                 .filter(|_| !change.kind.restarts_lease())
                 .map(|lease| lease.clock.clone());
             let clock = kept_clock.unwrap_or_else(|| {
-                Arc::new(LeaseClock::new(Now { wall: image.renewed_at, mono }))
+                Arc::new(LeaseClock::new(Now {
+                    wall: image.renewed_at,
+                    mono,
+                }))
             });
-            let lease = Lease { image: image.clone(), clock, lsn: record.lsn };
+            let lease = Lease {
+                image: image.clone(),
+                clock,
+                lsn: record.lsn,
+            };
             self.put(&change.app, &change.id, Arc::new(lease), change.visible);
         }
     }
@@ -241,7 +258,10 @@ impl Registry {
         lsn: Lsn,
         mono: Millis,
     ) {
-        let clock = Arc::new(LeaseClock::new(Now { wall: image.renewed_at, mono }));
+        let clock = Arc::new(LeaseClock::new(Now {
+            wall: image.renewed_at,
+            mono,
+        }));
         self.put(app, id, Arc::new(Lease { image, clock, lsn }), true);
     }
 
@@ -256,15 +276,25 @@ impl Registry {
                     .map(|(name, _)| name.clone())
                     .collect();
                 for app in holders {
-                    let key = OverrideKey { app: Some(app), id: key.id.clone() };
+                    let key = OverrideKey {
+                        app: Some(app),
+                        id: key.id.clone(),
+                    };
                     self.overrides.insert(key, status);
                 }
             }
             (OverrideScope::Instance, app) => {
-                self.overrides.insert(OverrideKey { app, id: key.id }, status);
+                self.overrides
+                    .insert(OverrideKey { app, id: key.id }, status);
             }
             (OverrideScope::Id, _) => {
-                self.overrides.insert(OverrideKey { app: None, id: key.id }, status);
+                self.overrides.insert(
+                    OverrideKey {
+                        app: None,
+                        id: key.id,
+                    },
+                    status,
+                );
             }
         }
     }
@@ -287,12 +317,17 @@ impl Registry {
         if let Some(previous) = &previous {
             self.count(previous, false);
         }
-        self.vips.replace(app, previous.as_deref(), Some(&lease), lsn, visible);
+        self.vips
+            .replace(app, previous.as_deref(), Some(&lease), lsn, visible);
     }
 
     fn remove(&mut self, app: &AppName, id: &InstanceId, lsn: Lsn, visible: bool) {
-        let Some(mut application) = self.apps.get(app).cloned() else { return };
-        let Some(previous) = application.leases.remove(id) else { return };
+        let Some(mut application) = self.apps.get(app).cloned() else {
+            return;
+        };
+        let Some(previous) = application.leases.remove(id) else {
+            return;
+        };
         application.lsn = lsn;
         if application.leases.is_empty() {
             self.apps.remove(app);
@@ -306,7 +341,9 @@ impl Registry {
     fn count(&mut self, lease: &Lease, is_added: bool) {
         let instance = lease.instance();
         let place = status_place(instance.status);
-        let interval = u64::try_from(instance.lease.renewal_interval_secs).unwrap_or(1).max(1);
+        let interval = u64::try_from(instance.lease.renewal_interval_secs)
+            .unwrap_or(1)
+            .max(1);
         let renewals = 60_000 / interval;
         if is_added {
             self.statuses[place] += 1;
@@ -333,7 +370,10 @@ impl Registry {
             }
         }
         if fresh.statuses != self.statuses {
-            return Err(format!("status counts {:?}, leases {:?}", self.statuses, fresh.statuses));
+            return Err(format!(
+                "status counts {:?}, leases {:?}",
+                self.statuses, fresh.statuses
+            ));
         }
         if fresh.expected_millirenewals != self.expected_millirenewals {
             return Err("expected renewals disagree with the leases".into());

@@ -53,7 +53,10 @@ pub fn expiration_enabled(
     is_healthy || is_overdue
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of clients are far below 2^52")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of clients are far below 2^52"
+)]
 fn to_f64(n: u64) -> f64 {
     n as f64
 }
@@ -81,7 +84,10 @@ pub struct RenewalMeter {
 
 impl RenewalMeter {
     pub fn new(phantom_clients: u64) -> Self {
-        Self { phantom_clients: AtomicU64::new(phantom_clients), ..Self::default() }
+        Self {
+            phantom_clients: AtomicU64::new(phantom_clients),
+            ..Self::default()
+        }
     }
 
     /// One renewal.
@@ -123,7 +129,12 @@ impl RenewalMeter {
     }
 
     /// Looks at the state of protection at `now` (monotonic) and says whether leases may expire.
-    pub fn expiration_enabled(&self, registry: &Registry, settings: &Settings, now: Millis) -> bool {
+    pub fn expiration_enabled(
+        &self,
+        registry: &Registry,
+        settings: &Settings,
+        now: Millis,
+    ) -> bool {
         let threshold = threshold(registry, settings, self.phantom_clients());
         let renewals = self.last_minute();
         if expiration_enabled(settings, threshold, renewals, 0) {
@@ -157,12 +168,23 @@ mod tests {
         assert!(!expiration_enabled(&SETTINGS, 86, 86, 0));
         assert!(expiration_enabled(&SETTINGS, 86, 87, 0));
         assert!(!expiration_enabled(&SETTINGS, 0, 5, 0));
-        assert!(expiration_enabled(&Settings { enabled: false, ..SETTINGS }, 86, 0, 0));
+        assert!(expiration_enabled(
+            &Settings {
+                enabled: false,
+                ..SETTINGS
+            },
+            86,
+            0,
+            0
+        ));
     }
 
     #[test]
     fn protection_ends_after_its_longest_time() {
-        let settings = Settings { max_protection_ms: 1000, ..SETTINGS };
+        let settings = Settings {
+            max_protection_ms: 1000,
+            ..SETTINGS
+        };
         assert!(!expiration_enabled(&settings, 10, 0, 1000));
         assert!(expiration_enabled(&settings, 10, 0, 1001));
     }

@@ -30,7 +30,9 @@ impl VipIndex {
         is_secure: bool,
     ) -> Option<(Lsn, impl Iterator<Item = &AppName>)> {
         let index = if is_secure { &self.secure } else { &self.plain };
-        index.get(address).map(|entry| (entry.lsn, entry.apps.keys()))
+        index
+            .get(address)
+            .map(|entry| (entry.lsn, entry.apps.keys()))
     }
 
     /// Takes `old` out and puts `new` in; `visible` says whether answers change.
@@ -43,9 +45,16 @@ impl VipIndex {
         visible: bool,
     ) {
         for is_secure in [false, true] {
-            let index = if is_secure { &mut self.secure } else { &mut self.plain };
+            let index = if is_secure {
+                &mut self.secure
+            } else {
+                &mut self.plain
+            };
             // In before out, so that an entry that stays never vanishes in between.
-            for address in new.into_iter().flat_map(|lease| lease.instance().vips(is_secure)) {
+            for address in new
+                .into_iter()
+                .flat_map(|lease| lease.instance().vips(is_secure))
+            {
                 let mut entry = index.get(address).cloned().unwrap_or_default();
                 let count = entry.apps.get(app).copied().unwrap_or(0);
                 entry.apps.insert(app.clone(), count + 1);
@@ -54,8 +63,13 @@ impl VipIndex {
                 }
                 index.insert(address.into(), entry);
             }
-            for address in old.into_iter().flat_map(|lease| lease.instance().vips(is_secure)) {
-                let Some(mut entry) = index.get(address).cloned() else { continue };
+            for address in old
+                .into_iter()
+                .flat_map(|lease| lease.instance().vips(is_secure))
+            {
+                let Some(mut entry) = index.get(address).cloned() else {
+                    continue;
+                };
                 match entry.apps.get(app).copied() {
                     Some(count) if count > 1 => {
                         entry.apps.insert(app.clone(), count - 1);
@@ -81,7 +95,9 @@ impl VipIndex {
         for (mine, theirs) in [(&self.plain, &other.plain), (&self.secure, &other.secure)] {
             let is_same = mine.len() == theirs.len()
                 && mine.iter().all(|(address, entry)| {
-                    theirs.get(address).is_some_and(|other| other.apps == entry.apps)
+                    theirs
+                        .get(address)
+                        .is_some_and(|other| other.apps == entry.apps)
                 });
             if !is_same {
                 return Err("the vip index disagrees with the leases".into());

@@ -112,7 +112,8 @@ impl Recovery<'_> {
             name.starts_with("snap.") && name.ends_with(".generating")
         })? {
             files::remove(&path)?;
-            self.notes.push(format!("removed the unfinished {}", path.display()));
+            self.notes
+                .push(format!("removed the unfinished {}", path.display()));
         }
         checkpoint::remove_leftovers(&self.options.dir)
     }
@@ -123,7 +124,11 @@ impl Recovery<'_> {
         match files::free_bytes(&self.options.dir) {
             Some(free) if free < needed => Err(StoreError::NoSpace {
                 path: self.options.dir.clone(),
-                cause: format!("{} MiB are free, {} MiB are needed", free >> 20, needed >> 20),
+                cause: format!(
+                    "{} MiB are free, {} MiB are needed",
+                    free >> 20,
+                    needed >> 20
+                ),
             }),
             _ => Ok(()),
         }
@@ -132,9 +137,8 @@ impl Recovery<'_> {
     fn attempt(&mut self) -> Result<(Database, Inspected), StoreError> {
         (self.progress)(Progress::Opening);
         let database = Database::open(&self.log, self.options.cache_bytes)?;
-        let inspected = migrate::run(&database, self.progress).and_then(|()| {
-            inspect(&database, &self.options.dir, &mut self.notes, self.progress)
-        });
+        let inspected = migrate::run(&database, self.progress)
+            .and_then(|()| inspect(&database, &self.options.dir, &mut self.notes, self.progress));
         match inspected {
             Ok(inspected) => Ok((database, inspected)),
             Err(error) => {
@@ -156,9 +160,9 @@ impl Recovery<'_> {
         (self.progress)(Progress::Mending(damage.to_string()));
         let copy = self.copy_aside()?;
         let mut removed = Vec::new();
-        for path in
-            files::list(&self.log, |name| name.starts_with("snap.") || name == "conf")?
-        {
+        for path in files::list(&self.log, |name| {
+            name.starts_with("snap.") || name == "conf"
+        })? {
             files::remove(&path)?;
             removed.push(path.display().to_string());
         }
@@ -186,11 +190,15 @@ impl Recovery<'_> {
             return Ok(Some(copy));
         }
         let paths = files::list(&self.log, |_| true)?;
-        let bytes: u64 =
-            paths.iter().filter_map(|path| fs::metadata(path).ok()).map(|facts| facts.len()).sum();
+        let bytes: u64 = paths
+            .iter()
+            .filter_map(|path| fs::metadata(path).ok())
+            .map(|facts| facts.len())
+            .sum();
         let free = files::free_bytes(&self.options.dir).unwrap_or(u64::MAX);
         if free < bytes.saturating_add(self.options.min_free_bytes) {
-            self.notes.push("there is no space for a copy of the damaged database".into());
+            self.notes
+                .push("there is no space for a copy of the damaged database".into());
             return Ok(None);
         }
         let failed = |error| StoreError::io("copy the database", &copy, error);
@@ -219,16 +227,34 @@ impl Recovery<'_> {
                 format!("the log ends at lsn {end}, but lsn {promised} was acknowledged"),
             ));
         }
-        let loss = |cause, last: Lsn| Some(Loss { first, last: last.max(first), cause });
+        let loss = |cause, last: Lsn| {
+            Some(Loss {
+                first,
+                last: last.max(first),
+                cause,
+            })
+        };
         let skipped = Lsn(end.max(last).max(covered).0.saturating_add(SKIP));
         Ok(if covered > end {
             let lost = loss(LossCause::HistoryOnly, covered);
-            Verdict { end: skipped, base: covered, lost }
+            Verdict {
+                end: skipped,
+                base: covered,
+                lost,
+            }
         } else if mark.may_have_told_more(end, self.boot_id) {
             let lost = loss(LossCause::NotSynced, last);
-            Verdict { end: skipped, base: inspected.base, lost }
+            Verdict {
+                end: skipped,
+                base: inspected.base,
+                lost,
+            }
         } else {
-            Verdict { end, base: inspected.base, lost: None }
+            Verdict {
+                end,
+                base: inspected.base,
+                lost: None,
+            }
         })
     }
 
@@ -240,8 +266,16 @@ impl Recovery<'_> {
         let last = mark.given_out.max(mark.acknowledged).max(covered).max(end);
         Verdict {
             end: Lsn(last.0.saturating_add(SKIP)),
-            base: if covered > end { covered } else { inspected.base },
-            lost: Some(Loss { first: end.next(), last, cause: LossCause::Accepted }),
+            base: if covered > end {
+                covered
+            } else {
+                inspected.base
+            },
+            lost: Some(Loss {
+                first: end.next(),
+                last,
+                cause: LossCause::Accepted,
+            }),
         }
     }
 
@@ -283,7 +317,11 @@ impl Recovery<'_> {
             Verdict {
                 end: Lsn(last.0.saturating_add(SKIP)),
                 base: Lsn::ZERO,
-                lost: Some(Loss { first: Lsn(1), last, cause: LossCause::MovedAside(aside) }),
+                lost: Some(Loss {
+                    first: Lsn(1),
+                    last,
+                    cause: LossCause::MovedAside(aside),
+                }),
             }
         };
         Ok((database, inspected, verdict))
@@ -299,8 +337,10 @@ impl Recovery<'_> {
     ) -> Result<Opened, StoreError> {
         let mark = self.mark.unwrap_or_default();
         let known = |id: u128| (id != 0).then_some(id);
-        let node_id =
-            inspected.node_id.or_else(|| known(mark.node_id)).unwrap_or_else(random_id);
+        let node_id = inspected
+            .node_id
+            .or_else(|| known(mark.node_id))
+            .unwrap_or_else(random_id);
         let incarnation = match inspected.incarnation {
             Some(incarnation) if verdict.lost.is_none() => incarnation,
             _ => random_id(),
@@ -311,7 +351,9 @@ impl Recovery<'_> {
         batch.insert(keys::INCARNATION, &incarnation.to_le_bytes());
         batch.insert(keys::FLOOR, &end.next().0.to_le_bytes());
         batch.insert(keys::BASE, &verdict.base.0.to_le_bytes());
-        guarded("note where the log goes on", || database.meta.apply_batch(batch))?;
+        guarded("note where the log goes on", || {
+            database.meta.apply_batch(batch)
+        })?;
         database.flush()?;
         database.sync()?;
         let start = Watermark {
@@ -368,7 +410,14 @@ fn random_id() -> u128 {
 /// An id in the usual groups.
 fn format_id(id: u128) -> String {
     let digits = format!("{id:032x}");
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+    [
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..],
+    ]
+    .join("-")
 }
 
 #[cfg(test)]

@@ -55,13 +55,18 @@ pub struct Faults {
 
 impl std::fmt::Debug for Faults {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Faults").field("calls", &self.calls()).finish_non_exhaustive()
+        f.debug_struct("Faults")
+            .field("calls", &self.calls())
+            .finish_non_exhaustive()
     }
 }
 
 impl Faults {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.0.lock().expect("holders of this lock do not panic")
+        self.state
+            .0
+            .lock()
+            .expect("holders of this lock do not panic")
     }
 
     /// Makes the `nth` call (1 is the next one) of an operation fail. The store is poisoned by it,
@@ -99,7 +104,10 @@ impl Faults {
     /// Waits until a commit waits: everything that precedes it has then been done.
     pub fn wait_for_blocked_commit(&self) {
         let state = self.state();
-        let waiting = self.state.1.wait_while(state, |state| state.commits_waiting == 0);
+        let waiting = self
+            .state
+            .1
+            .wait_while(state, |state| state.commits_waiting == 0);
         drop(waiting.expect("holders of this lock do not panic"));
     }
 
@@ -116,7 +124,11 @@ impl Faults {
     /// How often the store was asked to sync to the disk.
     pub fn syncs(&self) -> usize {
         let state = self.state();
-        state.calls.iter().filter(|call| **call == Call::Commit(Durability::Disk)).count()
+        state
+            .calls
+            .iter()
+            .filter(|call| **call == Call::Commit(Durability::Disk))
+            .count()
     }
 
     fn enter(&self, operation: Operation, call: Call) -> Result<(), StoreError> {
@@ -137,7 +149,10 @@ impl Faults {
             state.commits_waiting -= 1;
         }
         let count = state.counts[operation as usize];
-        let failure = state.failures.iter().find(|(o, n, _)| (*o, *n) == (operation, count));
+        let failure = state
+            .failures
+            .iter()
+            .find(|(o, n, _)| (*o, *n) == (operation, count));
         if let Some(error) = failure.map(|(_, _, failure)| failure()) {
             state.poison = Some(error.to_string());
             return Err(error);
@@ -157,13 +172,25 @@ impl FaultStore {
     /// Puts a fault store in front of `inner`.
     pub fn new(inner: Box<dyn LogStore>) -> (Self, Faults) {
         let faults = Faults::default();
-        (Self { inner, faults: faults.clone() }, faults)
+        (
+            Self {
+                inner,
+                faults: faults.clone(),
+            },
+            faults,
+        )
     }
 
     /// Puts a fault store in front of the one that was opened.
     pub fn wrap(opened: Opened) -> (Opened, Faults) {
         let (store, faults) = Self::new(opened.store);
-        (Opened { store: Box::new(store), ..opened }, faults)
+        (
+            Opened {
+                store: Box::new(store),
+                ..opened
+            },
+            faults,
+        )
     }
 }
 
@@ -176,7 +203,8 @@ impl LogStore for FaultStore {
     }
 
     fn commit(&mut self, durability: Durability) -> Result<(), StoreError> {
-        self.faults.enter(Operation::Commit, Call::Commit(durability))?;
+        self.faults
+            .enter(Operation::Commit, Call::Commit(durability))?;
         self.inner.commit(durability)
     }
 
@@ -186,7 +214,8 @@ impl LogStore for FaultStore {
     }
 
     fn touch_watermark(&mut self, acknowledged: Lsn, now_wall: Millis) -> Result<(), StoreError> {
-        self.faults.enter(Operation::Watermark, Call::Watermark(acknowledged))?;
+        self.faults
+            .enter(Operation::Watermark, Call::Watermark(acknowledged))?;
         self.inner.touch_watermark(acknowledged, now_wall)
     }
 
@@ -226,8 +255,14 @@ pub fn instance(app: &str, id: &str) -> Instance {
         host_name: "host-1".into(),
         ip_addr: "10.0.0.1".into(),
         sid: Some("na".into()),
-        port: Port { number: 8080, enabled: true },
-        secure_port: Port { number: 443, enabled: false },
+        port: Port {
+            number: 8080,
+            enabled: true,
+        },
+        secure_port: Port {
+            number: 443,
+            enabled: false,
+        },
         country_id: 1,
         data_center: DataCenter::MyOwn,
         status: Status::Up,
@@ -267,7 +302,10 @@ pub fn registered(lsn: u64, at: u64) -> Record {
         lsn: Lsn(lsn),
         at: Millis(at),
         origin: Origin::Client,
-        actor: Actor { address: Some("10.0.0.1".into()), ..Actor::default() },
+        actor: Actor {
+            address: Some("10.0.0.1".into()),
+            ..Actor::default()
+        },
         change: Change {
             app: AppName::new("SHOP"),
             id: InstanceId::new(&id),
