@@ -31,16 +31,24 @@ where
 {
     let layer = match config.format {
         LogFormat::Human => fmt::layer().with_writer(writer).with_ansi(ansi).boxed(),
-        LogFormat::Json => {
-            fmt::layer().json().flatten_event(true).with_ansi(false).with_writer(writer).boxed()
-        }
+        LogFormat::Json => fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_ansi(false)
+            .with_writer(writer)
+            .boxed(),
     };
     tracing_subscriber::registry().with(layer.with_filter(levels(config)))
 }
 
 fn levels(config: &LogConfig) -> Targets {
-    let targets = config.targets.iter().map(|(target, level)| (target.clone(), filter(*level)));
-    Targets::new().with_default(filter(config.root)).with_targets(targets)
+    let targets = config
+        .targets
+        .iter()
+        .map(|(target, level)| (target.clone(), filter(*level)));
+    Targets::new()
+        .with_default(filter(config.root))
+        .with_targets(targets)
 }
 
 fn filter(level: LogLevel) -> LevelFilter {
@@ -94,7 +102,10 @@ mod tests {
     #[test]
     fn levels_apply_by_target() {
         let text = written(&LogConfig::default(), false);
-        assert!(text.contains("committed") && text.contains("connection"), "{text}");
+        assert!(
+            text.contains("committed") && text.contains("connection"),
+            "{text}"
+        );
         assert!(!text.contains("batch taken"), "{text}");
 
         let config = LogConfig {
@@ -106,7 +117,10 @@ mod tests {
             ..LogConfig::default()
         };
         let text = written(&config, false);
-        assert!(text.contains("committed") && text.contains("batch taken"), "{text}");
+        assert!(
+            text.contains("committed") && text.contains("batch taken"),
+            "{text}"
+        );
         assert!(text.contains("broken connection"), "{text}");
         assert_eq!(text.lines().count(), 3, "{text}");
     }
@@ -119,7 +133,10 @@ mod tests {
 
     #[test]
     fn json_is_one_object_a_line_with_the_fields_at_the_top() {
-        let config = LogConfig { format: LogFormat::Json, ..LogConfig::default() };
+        let config = LogConfig {
+            format: LogFormat::Json,
+            ..LogConfig::default()
+        };
         let text = written(&config, true);
         let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(first["message"], "committed");
