@@ -41,6 +41,41 @@ impl Key {
     }
 }
 
+const fn honoured(name: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::Honoured,
+    }
+}
+
+const fn idle(name: &'static str, why: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::NoEffect(why),
+    }
+}
+
+const fn aws(name: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::Aws,
+    }
+}
+
+const fn later(name: &'static str, missing: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::Later(missing),
+    }
+}
+
+const fn netflix(name: &'static str, spring: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::Netflix(spring),
+    }
+}
+
 /// Every known key.
 pub fn all() -> impl Iterator<Item = &'static Key> {
     let tables = [
