@@ -136,8 +136,10 @@ mod tests {
         let found = environment(&[("EUREKA_CLIENT_SERVICEURL_DEFAULTZONE", "x")]);
         assert_eq!(
             found.properties[0].name,
-            "eureka.client.service-url.defaultzone"
+            "eureka.client.service-url.defaultZone"
         );
+        let found = environment(&[("EUREKA_CLIENT_SERVICEURL_ZONE2", "x")]);
+        assert_eq!(found.properties[0].name, "eureka.client.service-url.zone2");
         let found = environment(&[("LOGGING_LEVEL_COM_NETFLIX", "warn")]);
         assert_eq!(found.properties[0].name, "logging.level.com.netflix");
     }
