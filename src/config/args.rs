@@ -169,43 +169,43 @@ SPRING_APPLICATION_JSON, that over the environment, that over files. Names are r
 ms), 500ms, 10s, 5m, 1h, 7d, PT30S. Sizes: bytes, 64KB, 1MiB, 2GB.
 
 Server:
-  server.port                                          [8761]
-  server.address                                       [0.0.0.0]
-  server.servlet.context-path                          path before everything [none]
-  eurekad.max-connections                              [8192]
-  eurekad.shutdown-grace                               for requests in flight at the end [20s]
+  server.port                                       [8761]
+  server.address                                    [0.0.0.0]
+  server.servlet.context-path                       path before everything [none]
+  eurekad.max-connections                           [8192]
+  eurekad.shutdown-grace                            for requests in flight at the end [20s]
 
 Durability:
-  eurekad.durability                                   sync | process | interval:MS [sync]
-  eurekad.history-max-age                              0 = no bound [7d]
-  eurekad.history-max-bytes                            0 = no bound [2GiB]
-  eurekad.on-store-failure                             degrade | exit [degrade]
-  eurekad.on-damaged-store                             auto | refuse | move-aside [auto]
+  eurekad.durability                                sync | process | interval:MS [sync]
+  eurekad.history-max-age                           0 = no bound [7d]
+  eurekad.history-max-bytes                         0 = no bound [2GiB]
+  eurekad.on-store-failure                          degrade | exit [degrade]
+  eurekad.on-damaged-store                          auto | refuse | move-aside [auto]
 
 Registry:
-  eureka.server.enable-self-preservation               [true]
-  eureka.server.renewal-percent-threshold              0 to 1 [0.85]
-  eureka.server.eviction-interval-timer-in-ms          [1m]
-  eureka.server.use-read-only-response-cache           [true]
-  eureka.server.response-cache-update-interval-ms      [30s]
-  eurekad.max-protection-time                          end of self-preservation, 0 = never [0s]
-  eurekad.max-instances                                0 = no bound [0]
+  eureka.server.enable-self-preservation            [true]
+  eureka.server.renewal-percent-threshold           0 to 1 [0.85]
+  eureka.server.eviction-interval-timer-in-ms       [1m]
+  eureka.server.use-read-only-response-cache        [true]
+  eureka.server.response-cache-update-interval-ms   [30s]
+  eurekad.max-protection-time                       end of self-preservation, 0 = never [0s]
+  eurekad.max-instances                             0 = no bound [0]
 
 Peers (none unless configured):
-  eureka.client.service-url.defaultZone                their URLs, by comma
-  eureka.client.register-with-eureka                   [true if there are peers]
-  eureka.client.fetch-registry                         [true if there are peers]
-  eureka.instance.hostname                             the name peers know this node by [the machine's]
+  eureka.client.service-url.defaultZone             their URLs, by comma
+  eureka.client.register-with-eureka                [true if there are peers]
+  eureka.client.fetch-registry                      [true if there are peers]
+  eureka.instance.hostname                          how peers name this node [the machine's]
 
 Compatibility:
-  eurekad.profile                                      default | eureka [default]
+  eurekad.profile                                   default | eureka [default]
      eureka brings back what the Java server does, faults included; each of them also alone, e.g.
      eurekad.lease-expiry=eureka. `eurekad config` lists them all.
 
 Log:
-  logging.level.root                                   trace | debug | info | warn | error | off [info]
-  logging.level.eurekad                                or com.netflix.eureka, eurekad.store, ...
-  eurekad.log-format                                   human | json [human]
+  logging.level.root                                trace | debug | info | warn | error | off [info]
+  logging.level.eurekad                             or com.netflix.eureka, eurekad.store, ...
+  eurekad.log-format                                human | json [human]
 
 Examples:
   eurekad

@@ -10,7 +10,7 @@ use super::error::ConfigError;
 use super::keys::{self, Effect};
 use super::name::map_key;
 use super::placeholder::Lookup;
-use super::property::Origin;
+use super::property::{Origin, Property};
 use super::value::{self, Unit};
 
 /// One setting as it is in force, for display: the value never shows a secret.
@@ -70,12 +70,17 @@ impl<'a> Binder<'a> {
                 continue;
             };
             let property = property.clone();
-            return self.resolved(property.name, property.value, property.origin);
+            return self.resolved(property);
         }
         None
     }
 
-    fn resolved(&mut self, name: String, value: String, origin: Origin) -> Option<Found> {
+    fn resolved(&mut self, property: Property) -> Option<Found> {
+        let Property {
+            name,
+            value,
+            origin,
+        } = property;
         match self.lookup.resolve(&value) {
             Ok(value) => Some(Found {
                 name,
@@ -104,7 +109,7 @@ impl<'a> Binder<'a> {
             let Some(key) = map_key(&property.name, elements).map(str::to_owned) else {
                 continue;
             };
-            let found = self.resolved(property.name, property.value, property.origin);
+            let found = self.resolved(property);
             entries.extend(found.map(|found| (key, found)));
         }
         entries

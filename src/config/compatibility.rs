@@ -162,7 +162,7 @@ choice! {
     XmlSingleStatus {
         /// The status.
         True = "true",
-        /// The vocabulary of version 1: OUT_OF_SERVICE and UNKNOWN are written DOWN.
+        /// The vocabulary of version 1: `OUT_OF_SERVICE` and UNKNOWN are written DOWN.
         V1 = "v1",
     }
 }

@@ -29,6 +29,10 @@ pub struct DnsPeers {
 }
 
 /// Who the peers are and how this node speaks to them.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch that users know by name"
+)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeersConfig {
     /// `eureka.client.service-url.ZONE`, as configured, this node itself included.
@@ -164,16 +168,19 @@ impl PeersConfig {
         own: &OwnInstance,
         machine: &Machine,
     ) -> Self {
-        let mut config = Self::default();
-        config.own_hosts = vec![
-            own.host_name.clone(),
-            own.ip_address.clone(),
-            machine.host_name.clone(),
-            "localhost".to_owned(),
-            "127.0.0.1".to_owned(),
-            "::1".to_owned(),
+        let own_hosts = [
+            own.host_name.as_str(),
+            own.ip_address.as_str(),
+            machine.host_name.as_str(),
+            "localhost",
+            "127.0.0.1",
+            "::1",
         ];
-        config.own_ports = vec![server.port, own.port];
+        let mut config = Self {
+            own_hosts: own_hosts.map(str::to_owned).to_vec(),
+            own_ports: vec![server.port, own.port],
+            ..Self::default()
+        };
         config.bind_places(b);
         config.warn_of_unused_zones(b);
 
@@ -309,15 +316,11 @@ fn service_urls(b: &mut Binder<'_>, found: Found) -> Option<Vec<ServiceUrl>> {
         .iter()
         .map(|text| ServiceUrl::parse(text))
         .collect();
-    match urls {
-        Some(urls) => {
-            let shown: Vec<String> = urls.iter().map(ServiceUrl::to_string).collect();
-            b.note(&found.name, shown.join(","), found.origin);
-            Some(urls)
-        }
-        None => {
-            b.refuse(found, SERVICE_URLS);
-            None
-        }
-    }
+    let Some(urls) = urls else {
+        b.refuse(found, SERVICE_URLS);
+        return None;
+    };
+    let shown: Vec<String> = urls.iter().map(ServiceUrl::to_string).collect();
+    b.note(&found.name, shown.join(","), found.origin);
+    Some(urls)
 }

@@ -7,6 +7,10 @@ use super::bind::Binder;
 use super::value::{self, Unit};
 
 /// Self-preservation, eviction, delta, warm-up.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch that users know by name"
+)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegistryConfig {
     /// `eureka.server.enable-self-preservation`.

@@ -7,6 +7,9 @@ mod client;
 mod own;
 mod server;
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use super::name::{closest, list_index, squashed, uniform};
 
 /// What setting a property does.
@@ -38,6 +41,41 @@ impl Key {
     }
 }
 
+const fn honoured(name: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::Honoured,
+    }
+}
+
+const fn idle(name: &'static str, why: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::NoEffect(why),
+    }
+}
+
+const fn aws(name: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::Aws,
+    }
+}
+
+const fn later(name: &'static str, missing: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::Later(missing),
+    }
+}
+
+const fn netflix(name: &'static str, spring: &'static str) -> Key {
+    Key {
+        name,
+        effect: Effect::Netflix(spring),
+    }
+}
+
 /// Every known key.
 pub fn all() -> impl Iterator<Item = &'static Key> {
     let tables = [
@@ -51,43 +89,70 @@ pub fn all() -> impl Iterator<Item = &'static Key> {
     tables.into_iter().flatten()
 }
 
+/// The tables, ready to be looked up in.
+struct Index {
+    /// By uniform name.
+    exact: BTreeMap<String, &'static Key>,
+    /// By what an environment variable shows of the name. Netflix's names are left out: nobody sets
+    /// them in the environment, and `EUREKA_PORT` is what Kubernetes sets for a service `eureka`.
+    variables: BTreeMap<String, &'static Key>,
+    /// Uniform and squashed names without `.*`.
+    families: Vec<(String, String, &'static str, &'static Key)>,
+}
+
+static INDEX: LazyLock<Index> = LazyLock::new(|| {
+    let mut index = Index {
+        exact: BTreeMap::new(),
+        variables: BTreeMap::new(),
+        families: Vec::new(),
+    };
+    for key in all() {
+        if let Some(family) = key.family() {
+            index
+                .families
+                .push((uniform(family) + ".", squashed(family), family, key));
+            continue;
+        }
+        index.exact.insert(uniform(key.name), key);
+        if !matches!(key.effect, Effect::Netflix(_)) {
+            index.variables.insert(squashed(key.name), key);
+        }
+    }
+    index
+});
+
 /// The key that a name in any spelling belongs to. An exact name goes before a family.
 pub fn find(name: &str) -> Option<&'static Key> {
     let name = uniform(list_index(name).map_or(name, |(stem, _)| stem));
-    let exact = all().find(|key| key.family().is_none() && uniform(key.name) == name);
-    exact.or_else(|| {
-        all().find(|key| {
-            let Some(family) = key.family() else {
-                return false;
-            };
-            let below = name.strip_prefix(&uniform(family));
-            below.is_some_and(|rest| rest.starts_with('.'))
-        })
+    INDEX.exact.get(&name).copied().or_else(|| {
+        let mut families = INDEX.families.iter();
+        families
+            .find(|(family, ..)| name.starts_with(family))
+            .map(|(.., key)| *key)
     })
 }
 
 /// The property that an environment variable means: `SERVER_PORT` is `server.port`. Below a family
 /// every underscore is a dot, since the variable cannot say more.
 pub fn of_variable(variable: &str) -> Option<String> {
-    let whole = squashed(variable);
-    if let Some(key) = all().find(|key| key.family().is_none() && squashed(key.name) == whole) {
+    if let Some(key) = INDEX.variables.get(&squashed(variable)) {
         return Some(key.name.to_owned());
     }
     // NAME_0 or NAME_0_: one item of a list.
     if let Some((stem, index)) = variable.trim_end_matches('_').rsplit_once('_')
         && index.parse::<usize>().is_ok()
+        && let Some(key) = INDEX.variables.get(&squashed(stem))
     {
-        let stem = squashed(stem);
-        if let Some(key) = all().find(|key| key.family().is_none() && squashed(key.name) == stem) {
-            return Some(format!("{}[{index}]", key.name));
-        }
+        return Some(format!("{}[{index}]", key.name));
     }
-    all().find_map(|key| {
-        let family = key.family()?;
-        let rest = after_family(variable, &squashed(family))?;
-        let rest = rest.trim_matches('_').to_lowercase().replace('_', ".");
-        (!rest.is_empty()).then(|| format!("{family}.{rest}"))
-    })
+    INDEX
+        .families
+        .iter()
+        .find_map(|(_, family_squashed, family, _)| {
+            let rest = after_family(variable, family_squashed)?;
+            let rest = rest.trim_matches('_').to_lowercase().replace('_', ".");
+            (!rest.is_empty()).then(|| format!("{family}.{rest}"))
+        })
 }
 
 /// The part of a variable behind the underscore that ends a family's name.

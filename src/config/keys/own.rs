@@ -1,14 +1,6 @@
 //! Our own keys, and those of Spring Boot that concern a server.
 
-use super::Effect::{Honoured, Later, NoEffect};
-use super::Key;
-
-const fn honoured(name: &'static str) -> Key {
-    Key {
-        name,
-        effect: Honoured,
-    }
-}
+use super::{Key, honoured, idle, later};
 
 /// `eurekad.*`.
 pub(super) const EUREKAD: &[Key] = &[
@@ -78,32 +70,29 @@ pub(super) const SPRING_BOOT: &[Key] = &[
     honoured("management.endpoint.health.show-details"),
     honoured("logging.level.*"),
     // These would change who can reach or read the server; silence would be a trap.
-    Key {
-        name: "server.ssl.*",
-        effect: Later("this server speaks plain HTTP; put a TLS proxy before it"),
-    },
-    Key {
-        name: "spring.security.user.*",
-        effect: Later("requests are not authenticated; put a proxy before the server"),
-    },
-    Key {
-        name: "management.server.port",
-        effect: NoEffect("the actuator endpoints are on the server's own port"),
-    },
-    Key {
-        name: "spring.config.location",
-        effect: NoEffect("name files with --config FILE, which may be given several times"),
-    },
-    Key {
-        name: "spring.config.additional-location",
-        effect: NoEffect("name files with --config FILE, which may be given several times"),
-    },
-    Key {
-        name: "spring.config.name",
-        effect: NoEffect("name files with --config FILE"),
-    },
-    Key {
-        name: "spring.config.import",
-        effect: NoEffect("nothing is imported; name files with --config FILE"),
-    },
+    later(
+        "server.ssl.*",
+        "this server speaks plain HTTP; put a TLS proxy before it",
+    ),
+    later(
+        "spring.security.user.*",
+        "requests are not authenticated; put a proxy before the server",
+    ),
+    idle(
+        "management.server.port",
+        "the actuator endpoints are on the server's own port",
+    ),
+    idle(
+        "spring.config.location",
+        "name files with --config FILE, which may be given several times",
+    ),
+    idle(
+        "spring.config.additional-location",
+        "name files with --config FILE, which may be given several times",
+    ),
+    idle("spring.config.name", "name files with --config FILE"),
+    idle(
+        "spring.config.import",
+        "nothing is imported; name files with --config FILE",
+    ),
 ];

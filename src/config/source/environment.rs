@@ -28,6 +28,9 @@ pub(crate) fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> Env
         let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else {
             continue;
         };
+        if is_service_address(&name, &value) {
+            continue;
+        }
         let origin = || Origin::Environment(name.clone());
         if name == "SPRING_APPLICATION_JSON" {
             match serde_json::from_str(&value) {
@@ -55,6 +58,11 @@ pub(crate) fn read(variables: impl Iterator<Item = (OsString, OsString)>) -> Env
         found.variables.push((name, value));
     }
     found
+}
+
+/// `SERVER_PORT=tcp://10.0.0.1:80`: what Kubernetes sets for a service called `server`.
+fn is_service_address(name: &str, value: &str) -> bool {
+    name.ends_with("_PORT") && (value.starts_with("tcp://") || value.starts_with("udp://"))
 }
 
 /// `EUREKA_...` and `EUREKAD_...`, except what Kubernetes sets for a service of such a name.
@@ -128,8 +136,10 @@ mod tests {
         let found = environment(&[("EUREKA_CLIENT_SERVICEURL_DEFAULTZONE", "x")]);
         assert_eq!(
             found.properties[0].name,
-            "eureka.client.service-url.defaultzone"
+            "eureka.client.service-url.defaultZone"
         );
+        let found = environment(&[("EUREKA_CLIENT_SERVICEURL_ZONE2", "x")]);
+        assert_eq!(found.properties[0].name, "eureka.client.service-url.zone2");
         let found = environment(&[("LOGGING_LEVEL_COM_NETFLIX", "warn")]);
         assert_eq!(found.properties[0].name, "logging.level.com.netflix");
     }
@@ -138,6 +148,7 @@ mod tests {
     fn what_kubernetes_sets_for_a_service_is_not_taken_for_a_setting() {
         let found = environment(&[
             ("EUREKA_PORT", "tcp://10.0.0.1:8761"),
+            ("SERVER_PORT", "tcp://10.0.0.2:80"),
             ("EUREKA_SERVICE_HOST", "10.0.0.1"),
             ("EUREKA_PORT_8761_TCP_ADDR", "10.0.0.1"),
             ("EUREKAD_DURABILTY", "sync"),

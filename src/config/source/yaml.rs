@@ -17,8 +17,8 @@ const NODES_MAX: usize = 50_000;
 #[derive(Clone, Debug)]
 enum Node {
     Scalar(String, usize),
-    List(Vec<Node>),
-    Map(Vec<(String, Node)>),
+    List(Vec<Self>),
+    Map(Vec<(String, Self)>),
 }
 
 /// A collection that is still open.
@@ -312,7 +312,8 @@ mod tests {
         let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         for level in 1..8 {
             let below = format!("*a{}", level - 1);
-            text += &format!("a{level}: &a{level} [{}]\n", vec![below; 10].join(","));
+            let line = format!("a{level}: &a{level} [{}]\n", vec![below; 10].join(","));
+            text.push_str(&line);
         }
         assert!(read("a.yml", &text).is_err());
         assert!(read("a.yml", &format!("a: {}", "[".repeat(5000))).is_err());
