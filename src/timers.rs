@@ -19,9 +19,9 @@ use crate::registry::self_preservation;
 use crate::types::{Lsn, Millis};
 
 /// Length of the bucket that renewals are counted in.
-const RENEWAL_BUCKET: Duration = Duration::from_secs(60);
+const RENEWAL_BUCKET: Duration = Duration::from_mins(1);
 /// How often the log is looked through for segments to drop.
-const TRIM_LOG: Duration = Duration::from_secs(60);
+const TRIM_LOG: Duration = Duration::from_mins(1);
 /// How often the store is told that the node lives, and a failed one is tried again.
 const TICK: Duration = Duration::from_secs(1);
 /// How often the need of a checkpoint is looked at.

@@ -118,7 +118,7 @@ impl Builder {
         let app = state.registry.app(name.as_str());
         let views = app
             .into_iter()
-            .flat_map(|app| app.leases())
+            .flat_map(super::super::registry::Application::leases)
             .map(|lease| self.view(lease));
         wire::write_application(&mut text, format, detail, name.as_str(), views);
         text
@@ -141,7 +141,7 @@ impl Builder {
                 let leases = registry
                     .app(name.as_str())
                     .into_iter()
-                    .flat_map(|app| app.leases());
+                    .flat_map(super::super::registry::Application::leases);
                 let has_vip = |lease: &&Arc<Lease>| {
                     lease.instance().vips(is_secure).any(|vip| vip == address)
                 };

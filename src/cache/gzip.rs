@@ -162,7 +162,7 @@ mod tests {
     fn sizes_around_the_buffer_are_complete() {
         for len in (0..4000).chain([65_535, 65_536, 131_072]) {
             let text: Vec<u8> = (0..len)
-                .map(|n: usize| (n.wrapping_mul(2_654_435_761) >> 7) as u8)
+                .map(|n: usize| n.wrapping_mul(2_654_435_761).to_le_bytes()[1])
                 .collect();
             let mut member = Member::new();
             member.push(&Part::of(&text));

@@ -148,12 +148,13 @@ choice! {
 }
 
 choice! {
-    /// `eurekad.double-slash`: paths such as `//apps`.
-    DoubleSlash {
-        /// Read as a single slash.
-        Collapse = "collapse",
-        /// 404.
-        Refuse = "refuse",
+    /// `eurekad.paths`: paths that are not quite as the original wants them.
+    Paths {
+        /// Doubled slashes count as one, `/eureka` may be missing (`/v2/apps`, `/apps`), and `%2F`
+        /// is part of a name.
+        Lenient = "lenient",
+        /// 404, and 400 for `%2F`.
+        Exact = "exact",
     }
 }
 
@@ -195,7 +196,7 @@ pub struct Compatibility {
     pub compress: Compress,
     pub bad_input_status: BadInputStatus,
     pub thresholds: Thresholds,
-    pub double_slash: DoubleSlash,
+    pub paths: Paths,
     pub xml_single_status: XmlSingleStatus,
     pub status_document: StatusDocument,
     /// The read-only cache level is refreshed as soon as the log has moved, not only by its timer.
@@ -223,7 +224,7 @@ impl Compatibility {
                 compress: Compress::Any,
                 bad_input_status: BadInputStatus::BadRequest,
                 thresholds: Thresholds::Leases,
-                double_slash: DoubleSlash::Collapse,
+                paths: Paths::Lenient,
                 xml_single_status: XmlSingleStatus::True,
                 status_document: StatusDocument::Valid,
                 response_cache_early_refresh: true,
@@ -244,7 +245,7 @@ impl Compatibility {
                 compress: Compress::Lists,
                 bad_input_status: BadInputStatus::ServerError,
                 thresholds: Thresholds::Eureka,
-                double_slash: DoubleSlash::Refuse,
+                paths: Paths::Exact,
                 xml_single_status: XmlSingleStatus::V1,
                 status_document: StatusDocument::Eureka,
                 response_cache_early_refresh: false,
@@ -282,7 +283,7 @@ impl Compatibility {
             compress: b.choice("eurekad.compress", d.compress),
             bad_input_status: b.choice("eurekad.bad-input-status", d.bad_input_status),
             thresholds: b.choice("eurekad.thresholds", d.thresholds),
-            double_slash: b.choice("eurekad.double-slash", d.double_slash),
+            paths: b.choice("eurekad.paths", d.paths),
             xml_single_status: b.choice("eurekad.xml-single-status", d.xml_single_status),
             status_document: b.choice("eurekad.status-document", d.status_document),
             response_cache_early_refresh: b.switch(

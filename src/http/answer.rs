@@ -18,14 +18,14 @@ use crate::cache::{Body as Rope, Payload};
 use crate::changelog::Unavailable;
 
 /// A response on its way out.
-pub type Answer = Response<Body>;
+pub(super) type Answer = Response<Body>;
 
 /// Tells why a change was refused with 503, since the body has to stay empty.
 static REASON: HeaderName = HeaderName::from_static("x-eurekad-reason");
 static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");
 
 /// A status and nothing else.
-pub fn empty(status: StatusCode) -> Answer {
+pub(super) fn empty(status: StatusCode) -> Answer {
     let mut answer = Response::new(Body::empty());
     *answer.status_mut() = status;
     if status != StatusCode::NO_CONTENT {
@@ -37,7 +37,7 @@ pub fn empty(status: StatusCode) -> Answer {
 }
 
 /// A body of a media type.
-pub fn with_body(
+pub(super) fn with_body(
     status: StatusCode,
     content_type: impl Into<Cow<'static, str>>,
     body: impl Into<Bytes>,
@@ -52,7 +52,11 @@ pub fn with_body(
 }
 
 /// An encoded entity from the cache.
-pub fn payload(payload: Arc<Payload>, content_type: Cow<'static, str>, is_gzip: bool) -> Answer {
+pub(super) fn payload(
+    payload: Arc<Payload>,
+    content_type: Cow<'static, str>,
+    is_gzip: bool,
+) -> Answer {
     let length = payload.len();
     let mut answer = Response::new(Body::new(Rope::new(payload)));
     let headers = answer.headers_mut();
@@ -74,14 +78,14 @@ fn type_header(content_type: Cow<'static, str>) -> HeaderValue {
 }
 
 /// 405 with the methods that there are.
-pub fn method_not_allowed(methods: &[&str]) -> Answer {
+pub(super) fn method_not_allowed(methods: &[&str]) -> Answer {
     let mut answer = empty(StatusCode::METHOD_NOT_ALLOWED);
     allow(&mut answer, &methods.join(","));
     answer
 }
 
 /// The answer to OPTIONS.
-pub fn options(methods: &[&str], accepted: Option<&str>) -> Answer {
+pub(super) fn options(methods: &[&str], accepted: Option<&str>) -> Answer {
     let mut names: Vec<&str> = Vec::new();
     if methods.contains(&"GET") && !methods.contains(&"HEAD") {
         names.push("HEAD");
@@ -110,7 +114,7 @@ fn allow(answer: &mut Answer, methods: &str) {
 
 /// What HEAD gets: the head of what GET would. An error is labelled as the page that the original
 /// would have sent with it.
-pub fn without_body(answer: &mut Answer) {
+pub(super) fn without_body(answer: &mut Answer) {
     let length = http_body::Body::size_hint(answer.body()).exact();
     *answer.body_mut() = Body::empty();
     let is_error = answer.status().is_client_error() || answer.status().is_server_error();
@@ -123,7 +127,7 @@ pub fn without_body(answer: &mut Answer) {
 }
 
 /// A change that was not accepted: clients go to the next server.
-pub fn unavailable(why: &Unavailable) -> Answer {
+pub(super) fn unavailable(why: &Unavailable) -> Answer {
     let mut answer = empty(StatusCode::SERVICE_UNAVAILABLE);
     let text: String = why
         .to_string()

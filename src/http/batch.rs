@@ -190,10 +190,7 @@ impl Api {
                     renewal,
                 }
             }
-            Action::Cancel => {
-                let command = Command::Cancel { app: app_name, id };
-                command
-            }
+            Action::Cancel => Command::Cancel { app: app_name, id },
             Action::StatusUpdate => match status {
                 Some(status) => Command::SetStatus {
                     app: app_name,

@@ -163,17 +163,16 @@ impl Api {
             dirty: dirty.readable(),
             overridden: overridden.as_deref().and_then(Status::parse),
         };
-        let reply = match self.log.renew(app, id, renewal, is_replication) {
-            Ok(reply) => reply,
-            Err(_) => {
-                let (app, id) = (AppName::new(app), InstanceId::new(id));
-                match self
-                    .carry_out(Command::Renew { app, id, renewal }, head, Origin::Client)
-                    .await
-                {
-                    Ok(reply) => reply,
-                    Err(refused) => return refused,
-                }
+        let reply = if let Ok(reply) = self.log.renew(app, id, renewal, is_replication) {
+            reply
+        } else {
+            let (app, id) = (AppName::new(app), InstanceId::new(id));
+            match self
+                .carry_out(Command::Renew { app, id, renewal }, head, Origin::Client)
+                .await
+            {
+                Ok(reply) => reply,
+                Err(refused) => return refused,
             }
         };
         match reply {

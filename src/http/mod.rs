@@ -27,7 +27,7 @@ use crate::cache::ResponseCache;
 use crate::changelog::ChangeLog;
 use crate::clock::Clock;
 use crate::config::{
-    BadInputStatus, Compress, Config, Decoder, DoubleSlash, GzipRequestBodies, Negotiation,
+    BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
 use crate::types::Millis;
 use crate::wire::accept;
@@ -76,18 +76,15 @@ impl Api {
         reads_open_at: Millis,
     ) -> Self {
         let knobs = &config.compatibility;
-        let is_lenient = knobs.double_slash == DoubleSlash::Collapse;
         let paths = PathRules {
             context_path: config.server.context_path.clone(),
-            collapse_slashes: is_lenient,
-            any_prefix: is_lenient,
+            is_lenient: knobs.paths == Paths::Lenient,
             dashboard: config
                 .dashboard
                 .enabled
                 .then(|| config.dashboard.path.clone()),
             actuator: config.management.base_path.clone(),
             serverinfo: knobs.serverinfo,
-            encoded_slash: is_lenient,
         };
         let decoder = match knobs.decoder {
             Decoder::Tolerant => Dialect::Tolerant,

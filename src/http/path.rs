@@ -38,23 +38,20 @@ pub enum Route<'a> {
     NotFound,
 }
 
-/// How paths are read; see `eurekad.double-slash` and `eurekad.path-prefix`.
+/// How paths are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathRules {
     /// `server.servlet.context-path`, without a slash at its end.
     pub context_path: String,
-    /// Read doubled slashes as one.
-    pub collapse_slashes: bool,
-    /// Serve the protocol without `/eureka` too: `/v2/apps`, `/apps`.
-    pub any_prefix: bool,
+    /// Read doubled slashes as one, serve the protocol without `/eureka` too (`/v2/apps`, `/apps`),
+    /// and take `%2F` as part of a name, which the original's container refuses (`eurekad.paths`).
+    pub is_lenient: bool,
     /// Where the dashboard is; `None` if it is off.
     pub dashboard: Option<String>,
     /// Where the actuator is, such as `/actuator`.
     pub actuator: String,
     /// `/serverinfo/statusoverrides` is there.
     pub serverinfo: bool,
-    /// Take `%2F` as part of a name, which the original's container refuses.
-    pub encoded_slash: bool,
 }
 
 /// A path that is not one.
@@ -96,7 +93,7 @@ pub fn parse<'a>(path: &'a str, rules: &PathRules) -> Result<Route<'a>, BadPath>
     if let Some(route) = page(path, rest, rules) {
         return Ok(route);
     }
-    let raw: Vec<&str> = match segments(rest, rules.collapse_slashes) {
+    let raw: Vec<&str> = match segments(rest, rules.is_lenient) {
         Some(segments) => segments,
         None => return Ok(Route::NotFound),
     };
@@ -156,7 +153,7 @@ fn segments(rest: &str, collapse: bool) -> Option<Vec<&str>> {
 fn resource<'a>(parts: Vec<Cow<'a, str>>, rules: &PathRules) -> Route<'a> {
     let mut parts = parts.into_iter().peekable();
     let has_prefix = parts.next_if(|p| p == "eureka").is_some();
-    if !has_prefix && !rules.any_prefix {
+    if !has_prefix && !rules.is_lenient {
         return Route::NotFound;
     }
     // The original's filter takes anything that begins with v2 for the version.
@@ -197,7 +194,7 @@ fn resource<'a>(parts: Vec<Cow<'a, str>>, rules: &PathRules) -> Route<'a> {
         {
             Route::StatusOverrides
         }
-        ("lastn", [None, ..]) if rules.any_prefix && rules.dashboard.is_some() => Route::LastN,
+        ("lastn", [None, ..]) if rules.is_lenient && rules.dashboard.is_some() => Route::LastN,
         _ => Route::NotFound,
     }
 }
@@ -234,7 +231,7 @@ fn check_characters(path: &str, rules: &PathRules) -> Result<(), BadPath> {
                 }
                 let is_slash =
                     escape.eq_ignore_ascii_case(b"2f") || escape.eq_ignore_ascii_case(b"5c");
-                if is_slash && !rules.encoded_slash || escape == b"00" {
+                if is_slash && !rules.is_lenient || escape == b"00" {
                     return Err(BadPath);
                 }
                 at += 3;
@@ -255,12 +252,10 @@ mod tests {
     fn rules(exact: bool) -> PathRules {
         PathRules {
             context_path: String::new(),
-            collapse_slashes: !exact,
-            any_prefix: !exact,
+            is_lenient: !exact,
             dashboard: Some("/".into()),
             actuator: "/actuator".into(),
             serverinfo: !exact,
-            encoded_slash: !exact,
         }
     }
 

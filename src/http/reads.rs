@@ -36,8 +36,8 @@ impl Api {
                 let state = self.log.published();
                 return self.single(state.registry.lease_by_id(&id), negotiated);
             }
-            Route::ServerStatus => return self.server_status(negotiated, head),
-            Route::StatusOverrides => return self.status_overrides(negotiated),
+            Route::ServerStatus => return self.server_status(&negotiated, head),
+            Route::StatusOverrides => return self.status_overrides(&negotiated),
             _ => return answer::empty(StatusCode::NOT_FOUND),
         };
         self.cached(entity, negotiated, head).await
@@ -67,16 +67,15 @@ impl Api {
             is_gzip,
         };
         let state = self.log.snapshot();
-        let payload = match self.cache.peek(&key, &state) {
-            Some(at_hand) => at_hand,
-            None => {
-                let (cache, key) = (self.cache.clone(), key.clone());
-                let built = tokio::task::spawn_blocking(move || cache.load(&key, &state)).await;
-                let Ok(payload) = built else {
-                    return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
-                };
-                payload
-            }
+        let payload = if let Some(at_hand) = self.cache.peek(&key, &state) {
+            at_hand
+        } else {
+            let (cache, key) = (self.cache.clone(), key.clone());
+            let built = tokio::task::spawn_blocking(move || cache.load(&key, &state)).await;
+            let Ok(payload) = built else {
+                return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
+            };
+            payload
         };
         match payload {
             Some(payload) => answer::payload(payload, content_type, is_gzip),
@@ -113,7 +112,7 @@ impl Api {
     }
 
     /// `{"id":"STATUS"}` for every override; the output is by id alone (`protocol.md` 10.2).
-    fn status_overrides(&self, negotiated: Negotiated) -> Answer {
+    fn status_overrides(&self, negotiated: &Negotiated) -> Answer {
         if negotiated.content_type != Format::Json {
             return answer::empty(StatusCode::NOT_ACCEPTABLE);
         }

@@ -21,12 +21,12 @@ static IDENTITY_ID: HeaderName = HeaderName::from_static("discoveryidentity-id")
 static X_REASON: HeaderName = HeaderName::from_static("x-reason");
 
 /// The first value of a header, if it is text.
-pub fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
 /// All values of a header as one list, the way a client could have written it.
-pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+pub(super) fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let mut values = headers
         .get_all(name)
         .iter()
@@ -40,7 +40,7 @@ pub fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 }
 
 /// Length of the request line and the headers, bytes, as they came.
-pub fn head_bytes(parts: &Parts) -> usize {
+pub(super) fn head_bytes(parts: &Parts) -> usize {
     let path = parts
         .uri
         .path_and_query()
@@ -54,14 +54,14 @@ pub fn head_bytes(parts: &Parts) -> usize {
 }
 
 /// Whether a peer sent it: the value is exactly `true` (`protocol.md` 1.5).
-pub fn is_replication(headers: &HeaderMap) -> bool {
+pub(super) fn is_replication(headers: &HeaderMap) -> bool {
     headers
         .get(&REPLICATION)
         .is_some_and(|value| value.as_bytes() == b"true")
 }
 
 /// Where a change comes from.
-pub fn origin(
+pub(super) fn origin(
     headers: &HeaderMap,
     is_replication: bool,
     address: IpAddr,
@@ -76,7 +76,7 @@ pub fn origin(
 }
 
 /// Who asks, for the history.
-pub fn actor(headers: &HeaderMap, address: IpAddr) -> Actor {
+pub(super) fn actor(headers: &HeaderMap, address: IpAddr) -> Actor {
     Actor {
         principal: None,
         address: Some(address.to_string().into()),
@@ -95,14 +95,14 @@ fn cut(text: &str) -> Arc<str> {
 }
 
 /// The first value of a query parameter, decoded.
-pub fn parameter(query: Option<&str>, name: &str) -> Option<String> {
+pub(super) fn parameter(query: Option<&str>, name: &str) -> Option<String> {
     form_urlencoded::parse(query?.as_bytes())
         .find(|(key, _)| key == name)
         .map(|(_, value)| value.into_owned())
 }
 
 /// All query parameters, the first value of each, in order.
-pub fn parameters(query: Option<&str>) -> Vec<(Arc<str>, Arc<str>)> {
+pub(super) fn parameters(query: Option<&str>) -> Vec<(Arc<str>, Arc<str>)> {
     let mut all: Vec<(Arc<str>, Arc<str>)> = Vec::new();
     for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         if !all.iter().any(|(known, _)| **known == *key) {
@@ -114,7 +114,7 @@ pub fn parameters(query: Option<&str>) -> Vec<(Arc<str>, Arc<str>)> {
 
 /// Reads bodies within bounds.
 #[derive(Clone, Debug)]
-pub struct BodyReader {
+pub(super) struct BodyReader {
     pub timeout: Duration,
     pub accept_gzip: bool,
     /// Kibibytes that all bodies in flight may take together.
@@ -123,11 +123,11 @@ pub struct BodyReader {
 
 /// A body that could not be read, and the status that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyRefused(pub StatusCode);
+pub(super) struct BodyRefused(pub StatusCode);
 
 /// A body, and its share of the memory that bodies may take; dropped when the request is done.
 #[derive(Debug)]
-pub struct ReadBody {
+pub(super) struct ReadBody {
     pub bytes: Bytes,
     _share: OwnedSemaphorePermit,
 }
@@ -138,7 +138,7 @@ impl BodyReader {
     /// # Errors
     /// 413 if it is larger, 408 if it does not come in time, 400 if it is cut off or not what its
     /// encoding says, 503 if too many bodies are in flight.
-    pub async fn read(
+    pub(super) async fn read(
         &self,
         headers: &HeaderMap,
         body: Body,

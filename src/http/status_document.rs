@@ -1,6 +1,7 @@
 //! `GET /status`: the server about itself (`protocol.md` 1.10). The original cannot write it as JSON
 //! when no minimum of peers is set; `eurekad.status-document=eureka` brings that 500 back.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
@@ -16,7 +17,7 @@ use crate::wire::accept::Negotiated;
 use crate::wire::{self, Format, InstanceView, LeaseTimes};
 
 impl Api {
-    pub(super) fn server_status(&self, negotiated: Negotiated, head: &Head<'_>) -> Answer {
+    pub(super) fn server_status(&self, negotiated: &Negotiated, head: &Head<'_>) -> Answer {
         let is_original = self.config.compatibility.status_document == StatusDocument::Eureka;
         let format = negotiated.content_type;
         if is_original && (format == Format::Json || head.method == Method::HEAD) {
@@ -60,11 +61,11 @@ impl Api {
             ("generalStats", self.general_stats()),
             ("applicationStats", self.application_stats()),
         ] {
-            text.push_str(&format!("  <{name}>\n"));
+            let _ = writeln!(text, "  <{name}>");
             for (key, value) in stats {
-                text.push_str(&format!("    <{key}>{value}</{key}>\n"));
+                let _ = writeln!(text, "    <{key}>{value}</{key}>");
             }
-            text.push_str(&format!("  </{name}>\n"));
+            let _ = writeln!(text, "  </{name}>");
         }
         text.push_str("  ");
         text.push_str(&instance);

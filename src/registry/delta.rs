@@ -26,6 +26,9 @@ struct Entry {
     record: Arc<Record>,
 }
 
+/// The last entry of an instance.
+type LastEntry<'a> = (&'a InstanceId, &'a Arc<Record>);
+
 impl DeltaTail {
     /// Takes a record in, if clients are told of it. `queued` is monotonic.
     pub fn push(&mut self, record: &Arc<Record>, queued: Millis) {
@@ -77,7 +80,7 @@ impl DeltaTail {
     /// hash code would not fit (`protocol.md` 4.5, `clients.md` 5).
     pub fn net(&self, registry: &Registry) -> Vec<(AppName, Vec<LeaseImage>)> {
         let mut places: HashMap<&AppName, usize> = HashMap::new();
-        let mut apps: Vec<(&AppName, Vec<(&InstanceId, &Arc<Record>)>)> = Vec::new();
+        let mut apps: Vec<(&AppName, Vec<LastEntry<'_>>)> = Vec::new();
         let mut last: HashMap<(&AppName, &InstanceId), usize> = HashMap::new();
         for (position, entry) in self.entries.iter().enumerate() {
             let change = &entry.record.change;

@@ -245,7 +245,7 @@ impl Registry {
                 clock,
                 lsn: record.lsn,
             };
-            self.put(&change.app, &change.id, Arc::new(lease), change.visible);
+            self.put(&change.app, &change.id, &Arc::new(lease), change.visible);
         }
     }
 
@@ -262,7 +262,7 @@ impl Registry {
             wall: image.renewed_at,
             mono,
         }));
-        self.put(app, id, Arc::new(Lease { image, clock, lsn }), true);
+        self.put(app, id, &Arc::new(Lease { image, clock, lsn }), true);
     }
 
     /// Puts an override as a checkpoint has it, under the key that today's rules look for.
@@ -305,8 +305,8 @@ impl Registry {
         self.visible_lsn = lsn;
     }
 
-    fn put(&mut self, app: &AppName, id: &InstanceId, lease: Arc<Lease>, visible: bool) {
-        self.count(&lease, true);
+    fn put(&mut self, app: &AppName, id: &InstanceId, lease: &Arc<Lease>, visible: bool) {
+        self.count(lease, true);
         let mut application = self.apps.get(app).cloned().unwrap_or_default();
         if visible {
             application.lsn = lease.lsn;
@@ -318,7 +318,7 @@ impl Registry {
             self.count(previous, false);
         }
         self.vips
-            .replace(app, previous.as_deref(), Some(&lease), lsn, visible);
+            .replace(app, previous.as_deref(), Some(lease), lsn, visible);
     }
 
     fn remove(&mut self, app: &AppName, id: &InstanceId, lsn: Lsn, visible: bool) {

@@ -18,7 +18,7 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.compress"),
     honoured("eurekad.bad-input-status"),
     honoured("eurekad.thresholds"),
-    honoured("eurekad.double-slash"),
+    honoured("eurekad.paths"),
     honoured("eurekad.xml-single-status"),
     honoured("eurekad.status-document"),
     honoured("eurekad.response-cache-early-refresh"),
