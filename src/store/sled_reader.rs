@@ -91,6 +91,7 @@ impl LogReader for SledReader {
         max_records: usize,
         max_bytes: usize,
     ) -> Result<Vec<Arc<Record>>, StoreError> {
+        self.shared.with(|_| Ok(()))?;
         let committed = self.shared.committed();
         let segments = self.shared.segments();
         let first = segments.first().map_or_else(|| self.first_lsn(), |segment| segment.first);
@@ -135,6 +136,7 @@ impl LogReader for SledReader {
         max_records: usize,
         max_bytes: usize,
     ) -> Result<Vec<Arc<Record>>, StoreError> {
+        self.shared.with(|_| Ok(()))?;
         let upto = upto.min(self.shared.committed());
         let mut collector = Collector::new(max_records, max_bytes);
         if max_records == 0 {

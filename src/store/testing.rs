@@ -205,7 +205,7 @@ impl LogStore for FaultStore {
 /// Options for a store in a test: small segments, no waiting, no demands on free space.
 pub fn options(dir: impl Into<std::path::PathBuf>) -> StoreOptions {
     StoreOptions {
-        segment_bytes: 64 << 10,
+        segment_bytes: 16 << 10,
         cache_bytes: 4 << 20,
         lock_wait_ms: 0,
         min_free_bytes: 0,
