@@ -28,6 +28,9 @@ pub(super) fn step(database: &Database, _progress: Option<&[u8]>) -> Result<Step
     }
     Err(damaged(
         "the meta tree",
-        format!("there is no schema version, but there is data in {}", foreign.join(", ")),
+        format!(
+            "there is no schema version, but there is data in {}",
+            foreign.join(", ")
+        ),
     ))
 }

@@ -37,20 +37,35 @@ pub(super) fn path(dir: &Path, lsn: Lsn) -> PathBuf {
 /// The LSNs of the checkpoint files in `dir`, oldest first, good or not.
 pub(super) fn list(dir: &Path) -> Result<Vec<Lsn>, StoreError> {
     let lsn = |name: &str| {
-        name.strip_prefix(PREFIX).filter(|digits| digits.len() == 20)?.parse().ok().map(Lsn)
+        name.strip_prefix(PREFIX)
+            .filter(|digits| digits.len() == 20)?
+            .parse()
+            .ok()
+            .map(Lsn)
     };
     let files = files::list(dir, |name| lsn(name).is_some())?;
-    Ok(files.iter().filter_map(|path| lsn(path.file_name()?.to_str()?)).collect())
+    Ok(files
+        .iter()
+        .filter_map(|path| lsn(path.file_name()?.to_str()?))
+        .collect())
 }
 
 /// Whether a file is a damaged checkpoint that was set aside.
 pub(super) fn is_evidence(name: &str) -> bool {
-    name.starts_with(PREFIX) && name.ends_with(".damaged")
+    has_form(name, "damaged")
+}
+
+/// Whether a name is that of a checkpoint with this extension.
+fn has_form(name: &str, extension: &str) -> bool {
+    name.starts_with(PREFIX)
+        && Path::new(name)
+            .extension()
+            .is_some_and(|found| found == extension)
 }
 
 /// Removes what an interrupted [`write`] left.
 pub(super) fn remove_leftovers(dir: &Path) -> Result<(), StoreError> {
-    for path in files::list(dir, |name| name.starts_with(PREFIX) && name.ends_with(".tmp"))? {
+    for path in files::list(dir, |name| has_form(name, "tmp"))? {
         files::remove(&path)?;
     }
     Ok(())
@@ -104,7 +119,10 @@ fn write_file(path: &Path, source: CheckpointSource<'_>) -> Result<(), StoreErro
         out.block.extend(count.to_le_bytes());
     }
     out.finish_block(FOOTER)?;
-    let file = out.out.into_inner().map_err(|error| failed(error.into_error()))?;
+    let file = out
+        .out
+        .into_inner()
+        .map_err(|error| failed(error.into_error()))?;
     file.sync_all().map_err(failed)
 }
 
@@ -119,7 +137,11 @@ impl BlockWriter<'_> {
         let len = u32::try_from(bytes.len()).expect("entries are at most RECORD_MAX long");
         self.block.extend(len.to_le_bytes());
         self.block.extend(bytes);
-        if self.block.len() >= BLOCK_BYTES { self.finish_block(kind) } else { Ok(()) }
+        if self.block.len() >= BLOCK_BYTES {
+            self.finish_block(kind)
+        } else {
+            Ok(())
+        }
     }
 
     fn finish_block(&mut self, kind: u8) -> Result<(), StoreError> {
@@ -156,8 +178,8 @@ fn block_sum(head: &[u8; BLOCK_HEAD_LEN], block: &[u8]) -> u32 {
 /// [`StoreError::NewerSchema`] if another version wrote it.
 pub(super) fn load(dir: &Path, lsn: Lsn) -> Result<Checkpoint, StoreError> {
     let path = path(dir, lsn);
-    let file = File::open(&path)
-        .map_err(|error| StoreError::io("open the checkpoint", &path, error))?;
+    let file =
+        File::open(&path).map_err(|error| StoreError::io("open the checkpoint", &path, error))?;
     let mut loader = Loader {
         path: &path,
         input: BufReader::with_capacity(BLOCK_BYTES, file),
@@ -193,10 +215,12 @@ impl Loader<'_> {
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), StoreError> {
-        self.input.read_exact(bytes).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => self.damaged("the file ends too early"),
-            _ => StoreError::io("read the checkpoint", self.path, error),
-        })
+        self.input
+            .read_exact(bytes)
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::UnexpectedEof => self.damaged("the file ends too early"),
+                _ => StoreError::io("read the checkpoint", self.path, error),
+            })
     }
 
     fn load(&mut self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
@@ -239,15 +263,20 @@ impl Loader<'_> {
         let mut header = [0; HEADER_LEN];
         self.fill(&mut header)?;
         let number = |at: usize| {
-            let bytes = header[at..at + 8].try_into().expect("eight bytes within the header");
+            let bytes = header[at..at + 8]
+                .try_into()
+                .expect("eight bytes within the header");
             u64::from_le_bytes(bytes)
         };
         let (body, sum) = header.split_at(HEADER_LEN - 4);
         if body[..8] != MAGIC || crc32fast::hash(body).to_le_bytes() != sum {
             return Err(self.damaged("the header is not that of a checkpoint"));
         }
-        let version =
-            u32::from_le_bytes(header[8..12].try_into().expect("four bytes within the header"));
+        let version = u32::from_le_bytes(
+            header[8..12]
+                .try_into()
+                .expect("four bytes within the header"),
+        );
         if version != VERSION {
             return Err(StoreError::NewerSchema {
                 what: self.path.display().to_string(),
@@ -288,9 +317,9 @@ impl Loader<'_> {
     ) -> Result<(), StoreError> {
         let mut rest = block;
         while !rest.is_empty() {
-            let entry = rest.split_first_chunk::<4>().and_then(|(len, after)| {
-                after.split_at_checked(u32::from_le_bytes(*len) as usize)
-            });
+            let entry = rest
+                .split_first_chunk::<4>()
+                .and_then(|(len, after)| after.split_at_checked(u32::from_le_bytes(*len) as usize));
             let Some((entry, after)) = entry else {
                 return Err(self.damaged("an entry is longer than its block"));
             };

@@ -5,8 +5,8 @@ use std::fs;
 use super::*;
 use crate::store::suite::{OnSled, Place, checkpoint, put};
 use crate::store::testing::lease;
-use crate::types::{AppName, InstanceId};
 use crate::store::{CheckpointLease, LogStore};
+use crate::types::{AppName, InstanceId};
 
 /// A directory with a checkpoint of `leases` leases at LSN 9, and the file's content.
 fn written(leases: u64) -> (tempfile::TempDir, Vec<u8>) {
@@ -51,10 +51,16 @@ fn a_checkpoint_that_lacks_any_part_is_damaged() {
     for len in 0..good.len() {
         fs::write(path(dir.path(), Lsn(9)), &good[..len]).unwrap();
         let error = load(dir.path(), Lsn(9)).unwrap_err();
-        assert!(matches!(error, StoreError::Damaged { .. }), "cut at {len}: {error}");
+        assert!(
+            matches!(error, StoreError::Damaged { .. }),
+            "cut at {len}: {error}"
+        );
     }
     fs::write(path(dir.path(), Lsn(9)), [&good[..], b"x"].concat()).unwrap();
-    assert!(matches!(load(dir.path(), Lsn(9)), Err(StoreError::Damaged { .. })));
+    assert!(matches!(
+        load(dir.path(), Lsn(9)),
+        Err(StoreError::Damaged { .. })
+    ));
 }
 
 #[test]
@@ -66,7 +72,10 @@ fn a_checkpoint_with_any_flipped_bit_is_damaged() {
             bad[at] ^= 1 << bit;
             fs::write(path(dir.path(), Lsn(9)), &bad).unwrap();
             let error = load(dir.path(), Lsn(9)).unwrap_err();
-            assert!(matches!(error, StoreError::Damaged { .. }), "bit {bit} of {at}: {error}");
+            assert!(
+                matches!(error, StoreError::Damaged { .. }),
+                "bit {bit} of {at}: {error}"
+            );
         }
     }
 }
@@ -76,13 +85,26 @@ fn a_checkpoint_under_the_wrong_name_or_of_a_newer_version_is_not_taken() {
     let (dir, mut bytes) = written(3);
     fs::write(path(dir.path(), Lsn(10)), &bytes).unwrap();
     let error = load(dir.path(), Lsn(10)).unwrap_err();
-    assert!(error.to_string().contains("it holds lsn 9 under this name"), "{error}");
+    assert!(
+        error.to_string().contains("it holds lsn 9 under this name"),
+        "{error}"
+    );
     bytes[8] = 2;
     let sum = crc32fast::hash(&bytes[..HEADER_LEN - 4]).to_le_bytes();
     bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&sum);
     fs::write(path(dir.path(), Lsn(9)), &bytes).unwrap();
     let error = load(dir.path(), Lsn(9)).unwrap_err();
-    assert!(matches!(error, StoreError::NewerSchema { found: 2, known: 1, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            StoreError::NewerSchema {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 #[test]
@@ -136,9 +158,20 @@ fn a_newest_checkpoint_that_was_damaged_falls_back_to_the_one_before() {
     let opened = place.open();
     let found = opened.checkpoint.unwrap();
     assert_eq!((found.lsn, found.leases.len()), (Lsn(10), 1));
-    assert!(opened.notes[0].starts_with("set aside a damaged checkpoint"), "{:?}", opened.notes);
-    assert_eq!(opened.reader.read(Lsn(11), 99, 1 << 20).unwrap().len(), 20, "replayed from there");
+    assert!(
+        opened.notes[0].starts_with("set aside a damaged checkpoint"),
+        "{:?}",
+        opened.notes
+    );
+    assert_eq!(
+        opened.reader.read(Lsn(11), 99, 1 << 20).unwrap().len(),
+        20,
+        "replayed from there"
+    );
     checkpoint(&*opened.reader, 30, 1).unwrap();
     assert_eq!(list(&dir).unwrap(), [Lsn(10), Lsn(30)]);
-    assert!(!newest.with_extension("damaged").exists(), "the evidence goes with the next one");
+    assert!(
+        !newest.with_extension("damaged").exists(),
+        "the evidence goes with the next one"
+    );
 }

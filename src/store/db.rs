@@ -56,7 +56,10 @@ pub(super) fn guarded<T>(
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
-            Err(damaged("the database", format!("sled panicked in `{attempt}`: {text}")))
+            Err(damaged(
+                "the database",
+                format!("sled panicked in `{attempt}`: {text}"),
+            ))
         }
     }
 }
@@ -72,9 +75,10 @@ fn from_sled(attempt: &str, error: sled::Error) -> StoreError {
             damaged("the database", format!("cannot {attempt}: {source}"))
         }
         sled::Error::Io(source) => StoreError::io(attempt, Path::new("log/db"), source),
-        sled::Error::Corruption { at: Some(at), .. } => {
-            damaged("the database", format!("cannot {attempt}: corruption at {at:?}"))
-        }
+        sled::Error::Corruption { at: Some(at), .. } => damaged(
+            "the database",
+            format!("cannot {attempt}: corruption at {at:?}"),
+        ),
         sled::Error::Corruption { at: None, .. } => {
             damaged("the database", format!("cannot {attempt}: corruption"))
         }
@@ -91,15 +95,21 @@ impl Database {
     pub(super) fn open(path: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
         let is_new = !path.join("db").exists();
         let place = |error| match error {
-            StoreError::Io { attempt, source, .. } => {
-                StoreError::Io { attempt, source, path: path.to_path_buf() }
-            }
-            StoreError::Unusable { source, .. } => {
-                StoreError::Unusable { path: path.to_path_buf(), source }
-            }
-            StoreError::NoSpace { cause, .. } => {
-                StoreError::NoSpace { path: path.to_path_buf(), cause }
-            }
+            StoreError::Io {
+                attempt, source, ..
+            } => StoreError::Io {
+                attempt,
+                source,
+                path: path.to_path_buf(),
+            },
+            StoreError::Unusable { source, .. } => StoreError::Unusable {
+                path: path.to_path_buf(),
+                source,
+            },
+            StoreError::NoSpace { cause, .. } => StoreError::NoSpace {
+                path: path.to_path_buf(),
+                cause,
+            },
             other => other,
         };
         let db = guarded("open the database", || {
@@ -119,7 +129,12 @@ impl Database {
             .write(true)
             .open(&file_path)
             .map_err(|error| StoreError::io("open the database file", &file_path, error))?;
-        let database = Self { db, meta, file, path: path.to_path_buf() };
+        let database = Self {
+            db,
+            meta,
+            file,
+            path: path.to_path_buf(),
+        };
         if is_new {
             // sled syncs neither its settings nor the names of its files.
             database.flush()?;
@@ -143,7 +158,9 @@ impl Database {
 
     /// Puts what was flushed on the disk.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
-        self.file.sync_data().map_err(|error| StoreError::io("sync the log", &self.path, error))
+        self.file
+            .sync_data()
+            .map_err(|error| StoreError::io("sync the log", &self.path, error))
     }
 
     /// Size of the database file.
@@ -163,13 +180,15 @@ impl Database {
     pub(super) fn let_go(self, trees: Vec<Tree>) -> Result<(), StoreError> {
         let path = self.path.clone();
         let (done, is_done) = mpsc::sync_channel(1);
-        let spawned = std::thread::Builder::new().name("store-close".into()).spawn(move || {
-            let gone = catch_unwind(AssertUnwindSafe(move || {
-                drop(trees);
-                drop(self);
-            }));
-            let _ = done.send(gone.is_ok());
-        });
+        let spawned = std::thread::Builder::new()
+            .name("store-close".into())
+            .spawn(move || {
+                let gone = catch_unwind(AssertUnwindSafe(move || {
+                    drop(trees);
+                    drop(self);
+                }));
+                let _ = done.send(gone.is_ok());
+            });
         let stuck = |cause: &str| StoreError::Io {
             attempt: "close the database".into(),
             path: path.clone(),

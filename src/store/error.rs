@@ -34,18 +34,30 @@ pub enum StoreError {
 
     /// What is stored is not what was written.
     #[error("the store is damaged at {place}: {cause}; {way_out}")]
-    Damaged { place: String, cause: String, way_out: String },
+    Damaged {
+        place: String,
+        cause: String,
+        way_out: String,
+    },
 
     /// A newer eurekad wrote the store: nothing was changed.
     #[error(
         "{what} has format {found}, this eurekad knows formats up to {known}: start the newer \
          version that wrote it, or use another data directory"
     )]
-    NewerSchema { what: String, found: u32, known: u32 },
+    NewerSchema {
+        what: String,
+        found: u32,
+        known: u32,
+    },
 
     /// One record or value is larger than the store takes; nothing was changed.
     #[error("{what} takes {size} bytes, the limit is {limit}")]
-    TooLarge { what: String, size: usize, limit: usize },
+    TooLarge {
+        what: String,
+        size: usize,
+        limit: usize,
+    },
 
     /// The LSNs of a batch are not the next ones; nothing was changed.
     #[error("append at lsn {found}, but the next lsn is {expected}")]
@@ -83,9 +95,16 @@ impl StoreError {
                 cause: format!("cannot {}: {source}", attempt.into()),
             },
             K::ReadOnlyFilesystem | K::PermissionDenied | K::NotADirectory | K::IsADirectory => {
-                Self::Unusable { path: path.to_path_buf(), source }
+                Self::Unusable {
+                    path: path.to_path_buf(),
+                    source,
+                }
             }
-            _ => Self::Io { attempt: attempt.into(), path: path.to_path_buf(), source },
+            _ => Self::Io {
+                attempt: attempt.into(),
+                path: path.to_path_buf(),
+                source,
+            },
         }
     }
 

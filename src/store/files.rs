@@ -25,12 +25,17 @@ pub(super) fn create_dir(dir: &Path) -> Result<(), StoreError> {
     }
     fs::create_dir_all(dir).map_err(|error| match error.kind() {
         // What is there is not a directory.
-        std::io::ErrorKind::AlreadyExists => {
-            StoreError::Unusable { path: dir.to_path_buf(), source: error }
-        }
+        std::io::ErrorKind::AlreadyExists => StoreError::Unusable {
+            path: dir.to_path_buf(),
+            source: error,
+        },
         _ => StoreError::io("create the directory", dir, error),
     })?;
-    for parent in dir.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
+    for parent in dir
+        .ancestors()
+        .skip(1)
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
         // A parent that may not be opened was there before.
         if sync_dir(parent).is_err() {
             break;
@@ -50,10 +55,7 @@ pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
 }
 
 /// The names in a directory that `wanted` picks; none if it is not there.
-pub(super) fn list(
-    dir: &Path,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<PathBuf>, StoreError> {
+pub(super) fn list(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, StoreError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -117,7 +119,10 @@ impl DirLock {
                 Err(TryLockError::WouldBlock) => {
                     let pid = read_pid(&mut file);
                     if waited >= wait_ms {
-                        return Err(StoreError::Locked { dir: dir.to_path_buf(), pid });
+                        return Err(StoreError::Locked {
+                            dir: dir.to_path_buf(),
+                            pid,
+                        });
                     }
                     if waited == 0 {
                         progress(Progress::WaitingForLock { pid });

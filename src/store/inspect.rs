@@ -33,12 +33,32 @@ pub(super) struct Inspected {
     pub(super) checkpoint: Option<Checkpoint>,
     /// LSNs of the checkpoints that can be used, oldest first.
     pub(super) kept: Vec<Lsn>,
+    /// The newest record when the store was opened before.
+    pub(super) tail: Lsn,
+    /// The next LSN when the store was opened before.
     pub(super) floor: Lsn,
+    /// The checkpoint that leads over a hole behind `tail`.
     pub(super) base: Lsn,
     pub(super) node_id: Option<u128>,
     pub(super) incarnation: Option<u128>,
     /// Wall time of the newest thing found.
     pub(super) latest: Millis,
+}
+
+impl Inspected {
+    /// The LSN before the next one, unless records are missing: LSNs that were skipped when the
+    /// store was opened before count only if everything from then is still there.
+    pub(super) fn end(&self) -> Lsn {
+        if self.last < self.tail {
+            return self.last;
+        }
+        self.last.max(Lsn(self.floor.0.saturating_sub(1)))
+    }
+
+    /// The newest checkpoint.
+    pub(super) fn covered(&self) -> Lsn {
+        self.kept.last().copied().unwrap_or_default()
+    }
 }
 
 /// Inspects; what is mended on the way is told in `notes`.
@@ -49,6 +69,7 @@ pub(super) fn inspect(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Inspected, StoreError> {
     let mut inspected = Inspected {
+        tail: Lsn(meta_number(database, keys::TAIL)?),
         floor: Lsn(meta_number(database, keys::FLOOR)?),
         base: Lsn(meta_number(database, keys::BASE)?),
         node_id: meta_id(database, keys::NODE_ID)?,
@@ -66,7 +87,11 @@ pub(super) fn inspect(
     let oldest_kept = inspected.kept.first().copied().unwrap_or_default();
     let newest_kept = inspected.kept.last().copied().unwrap_or_default();
 
-    let mut verified = Verified { records: 0, progress, strings: Interner::default() };
+    let mut verified = Verified {
+        records: 0,
+        progress,
+        strings: Interner::default(),
+    };
     let count = found.len();
     let mut before: Option<Lsn> = None;
     for (place, (facts, tree)) in found.into_iter().enumerate() {
@@ -130,15 +155,18 @@ fn find_segments(
             if facts.contains_key(&first) {
                 let tree = guarded("open a segment", || database.db.open_tree(&name))?;
                 trees.insert(first, tree);
-            } else if let Err(error) =
-                guarded("drop a segment", || database.db.drop_tree(&name))
-            {
-                notes.push(format!("cannot finish dropping the segment at lsn {first}: {error}"));
+            } else if let Err(error) = guarded("drop a segment", || database.db.drop_tree(&name)) {
+                notes.push(format!(
+                    "cannot finish dropping the segment at lsn {first}: {error}"
+                ));
             }
         }
     }
     if let Some(first) = facts.keys().find(|first| !trees.contains_key(first)) {
-        return Err(damaged(format!("lsn {first}"), "a segment of the log is missing"));
+        return Err(damaged(
+            format!("lsn {first}"),
+            "a segment of the log is missing",
+        ));
     }
     // A segment that was begun right before a crash may be empty.
     while let Some((&first, tree)) = trees.last_key_value() {
@@ -219,7 +247,10 @@ impl Verified<'_> {
         let all = (Lsn::ZERO, Lsn(u64::MAX));
         let _ = segment::walk(tree, all, Direction::Up, &mut |lsn, bytes| {
             if lsn != expected {
-                return Err(damaged(format!("lsn {expected}"), format!("{lsn} comes instead")));
+                return Err(damaged(
+                    format!("lsn {expected}"),
+                    format!("{lsn} comes instead"),
+                ));
             }
             let mut at = Millis::ZERO;
             if lsn > decode_behind {
@@ -229,13 +260,18 @@ impl Verified<'_> {
             expected = expected.next();
             self.records += 1;
             if self.records.is_multiple_of(REPORT_EVERY) {
-                (self.progress)(Progress::Verifying { records: self.records });
+                (self.progress)(Progress::Verifying {
+                    records: self.records,
+                });
                 self.strings = Interner::default();
             }
             Ok(ControlFlow::Continue(()))
         })?;
         if covered.last < first || last.is_some_and(|last| last != covered.last) {
-            return Err(damaged(format!("lsn {expected}"), "the records from here on are missing"));
+            return Err(damaged(
+                format!("lsn {expected}"),
+                "the records from here on are missing",
+            ));
         }
         Ok(covered)
     }
@@ -260,7 +296,10 @@ fn meta_number(database: &Database, key: &str) -> Result<u64, StoreError> {
     let stored = guarded("read the meta tree", || database.meta.get(key))?;
     stored.map_or(Ok(0), |bytes| match bytes.as_ref().try_into() {
         Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
-        Err(_) => Err(damaged(format!("meta key {key}"), format!("{} bytes", bytes.len()))),
+        Err(_) => Err(damaged(
+            format!("meta key {key}"),
+            format!("{} bytes", bytes.len()),
+        )),
     })
 }
 
@@ -269,7 +308,10 @@ fn meta_id(database: &Database, key: &str) -> Result<Option<u128>, StoreError> {
     stored
         .map(|bytes| match bytes.as_ref().try_into() {
             Ok(bytes) => Ok(u128::from_le_bytes(bytes)),
-            Err(_) => Err(damaged(format!("meta key {key}"), format!("{} bytes", bytes.len()))),
+            Err(_) => Err(damaged(
+                format!("meta key {key}"),
+                format!("{} bytes", bytes.len()),
+            )),
         })
         .transpose()
 }

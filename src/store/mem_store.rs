@@ -51,7 +51,9 @@ struct Segment {
 
 impl Content {
     fn first_lsn(&self) -> Lsn {
-        self.segments.front().map_or(self.told.max(self.appended).next(), |s| s.facts.first)
+        self.segments
+            .front()
+            .map_or(self.told.max(self.appended).next(), |s| s.facts.first)
     }
 
     /// Forgets the records behind `last`, as a crash does.
@@ -69,7 +71,9 @@ impl Content {
 
 impl Segment {
     fn recount(&mut self) {
-        let Some((first, _)) = self.records.first() else { return };
+        let Some((first, _)) = self.records.first() else {
+            return;
+        };
         self.facts = SegmentFacts {
             first: first.lsn,
             earliest: Millis(u64::MAX),
@@ -87,11 +91,16 @@ impl Segment {
 impl MemDisk {
     /// An empty disk; of the options only the bounds of segments and history count.
     pub fn new(options: StoreOptions) -> Self {
-        Self { content: Arc::default(), options: Arc::new(options) }
+        Self {
+            content: Arc::default(),
+            options: Arc::new(options),
+        }
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        self.content.lock().expect("holders of this lock do not panic")
+        self.content
+            .lock()
+            .expect("holders of this lock do not panic")
     }
 
     /// Takes away everything that was not synced, as a power loss does; open stores stop.
@@ -109,16 +118,22 @@ impl MemDisk {
         content.cut(committed);
         let last = content.appended;
         let end = last.max(content.told);
-        let lost = (content.told > last && content.is_unsynced)
-            .then(|| Loss { first: last.next(), last: content.told, cause: LossCause::NotSynced });
+        let lost = (content.told > last && content.is_unsynced).then(|| Loss {
+            first: last.next(),
+            last: content.told,
+            cause: LossCause::NotSynced,
+        });
         content.told = end;
-        content.is_unsynced = false;
+        content.is_unsynced &= content.synced < content.committed;
         if lost.is_some() || content.incarnation == 0 {
             content.incarnation += 1;
         }
         content.openings += 1;
         content.owner = content.openings;
-        let side = Side { disk: self.clone(), owner: content.owner };
+        let side = Side {
+            disk: self.clone(),
+            owner: content.owner,
+        };
         let opened = Opened {
             store: Box::new(MemStore { side: side.clone() }),
             reader: Arc::new(MemReader { side }),
@@ -146,7 +161,11 @@ struct Side {
 impl Side {
     fn content(&self) -> Result<MutexGuard<'_, Content>, StoreError> {
         let content = self.disk.content();
-        if content.owner == self.owner { Ok(content) } else { Err(StoreError::Closed) }
+        if content.owner == self.owner {
+            Ok(content)
+        } else {
+            Err(StoreError::Closed)
+        }
     }
 }
 
@@ -168,12 +187,15 @@ impl LogStore for MemStore {
                             || record.at.since(segment.facts.earliest) > options.segment_age_ms)
             });
             if is_full {
-                content
-                    .segments
-                    .push_back(Segment { facts: SegmentFacts::default(), records: Vec::new() });
+                content.segments.push_back(Segment {
+                    facts: SegmentFacts::default(),
+                    records: Vec::new(),
+                });
             }
             if let Some(segment) = content.segments.back_mut() {
-                segment.records.push((record.clone(), stored_bytes(bytes.len()) as u64));
+                segment
+                    .records
+                    .push((record.clone(), stored_bytes(bytes.len()) as u64));
                 let facts = &mut segment.facts;
                 if is_full {
                     facts.first = record.lsn;
@@ -197,6 +219,7 @@ impl LogStore for MemStore {
             Durability::Flush => content.is_unsynced = true,
             Durability::Disk => {
                 content.synced = content.appended;
+                content.is_unsynced = content.told > content.synced;
                 content.syncs += 1;
             }
         }
@@ -211,7 +234,11 @@ impl LogStore for MemStore {
             _ => Lsn::ZERO,
         };
         let floor = floor.min(older);
-        let mut left: u64 = content.segments.iter().map(|segment| segment.facts.bytes).sum();
+        let mut left: u64 = content
+            .segments
+            .iter()
+            .map(|segment| segment.facts.bytes)
+            .sum();
         let mut trimmed = Trimmed::default();
         while content.segments.len() > 1 {
             let facts = content.segments[0].facts;
@@ -239,7 +266,11 @@ impl LogStore for MemStore {
 
     fn stats(&self) -> StoreStats {
         let content = self.side.disk.content();
-        let log_bytes = content.segments.iter().map(|segment| segment.facts.bytes).sum();
+        let log_bytes = content
+            .segments
+            .iter()
+            .map(|segment| segment.facts.bytes)
+            .sum();
         StoreStats {
             first_lsn: content.first_lsn(),
             last_lsn: content.committed,
@@ -248,7 +279,11 @@ impl LogStore for MemStore {
             file_bytes: log_bytes,
             syncs: content.syncs,
             flushes: content.flushes,
-            checkpoint_lsn: content.checkpoints.last().map(|newest| newest.lsn).unwrap_or_default(),
+            checkpoint_lsn: content
+                .checkpoints
+                .last()
+                .map(|newest| newest.lsn)
+                .unwrap_or_default(),
             blob_files: 0,
         }
     }
@@ -356,13 +391,26 @@ impl LogReader for MemReader {
             expected_clients: source.expected_clients,
         };
         let mut content = self.side.content()?;
-        let newest = content.checkpoints.last().map(|newest| newest.lsn).unwrap_or_default();
+        let newest = content
+            .checkpoints
+            .last()
+            .map(|newest| newest.lsn)
+            .unwrap_or_default();
         let covered = content.committed.max(content.told);
         if checkpoint.lsn > covered || checkpoint.lsn < newest {
-            let expected = if checkpoint.lsn < newest { newest } else { covered };
-            return Err(StoreError::OutOfOrder { expected, found: checkpoint.lsn });
+            let expected = if checkpoint.lsn < newest {
+                newest
+            } else {
+                covered
+            };
+            return Err(StoreError::OutOfOrder {
+                expected,
+                found: checkpoint.lsn,
+            });
         }
-        content.checkpoints.retain(|kept| kept.lsn != checkpoint.lsn);
+        content
+            .checkpoints
+            .retain(|kept| kept.lsn != checkpoint.lsn);
         content.checkpoints.push(Arc::new(checkpoint));
         let surplus = content.checkpoints.len().saturating_sub(2);
         content.checkpoints.drain(..surplus);
@@ -381,7 +429,10 @@ impl LogReader for MemReader {
                 limit: PART_BYTES,
             });
         }
-        self.side.content()?.meta.insert(key.to_owned(), value.to_vec());
+        self.side
+            .content()?
+            .meta
+            .insert(key.to_owned(), value.to_vec());
         Ok(())
     }
 
@@ -397,5 +448,42 @@ impl LogReader for MemReader {
             .take_while(|(key, _)| key.starts_with(prefix))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::suite::{all, batch, lsns};
+    use crate::store::testing::options;
+
+    #[test]
+    fn a_killed_store_loses_what_was_not_committed_and_a_power_cut_what_was_not_synced() {
+        let disk = MemDisk::new(options("mem"));
+        let mut opened = disk.open(Millis(1));
+        for (lsn, durability) in [(1, Durability::Disk), (2, Durability::Flush)] {
+            opened.store.append(&batch(lsn..=lsn)).unwrap();
+            opened.store.commit(durability).unwrap();
+            opened.store.touch_watermark(Lsn(lsn), Millis(lsn)).unwrap();
+        }
+        opened.store.append(&batch(3..=3)).unwrap();
+        let again = disk.open(Millis(2));
+        assert_eq!(lsns(&all(&*again.reader)), [1, 2]);
+        assert_eq!((again.next_lsn, again.lost.clone()), (Lsn(3), None));
+        assert!(matches!(
+            opened.store.commit(Durability::Disk),
+            Err(StoreError::Closed)
+        ));
+
+        disk.cut_power();
+        let third = disk.open(Millis(3));
+        assert_eq!(lsns(&all(&*third.reader)), [1]);
+        let lost = third.lost.unwrap();
+        assert_eq!(
+            (lost.first, lost.last, lost.cause),
+            (Lsn(2), Lsn(2), LossCause::NotSynced)
+        );
+        assert_eq!(third.next_lsn, Lsn(3), "2 was told to somebody");
+        assert_ne!(third.incarnation, again.incarnation);
     }
 }

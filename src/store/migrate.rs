@@ -16,7 +16,10 @@ mod m0001_first_schema;
 pub(super) enum Step {
     /// There is more; the bytes are handed to the next batch. Only tests have a migration of more
     /// than one batch so far.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the first migration has one batch"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the first migration has one batch")
+    )]
     More(Vec<u8>),
     Done,
 }
@@ -57,16 +60,28 @@ fn run_all(
     let known = migrations.last().map_or(0, |last| last.version);
     let current = schema(database)?;
     if current > known {
-        return Err(StoreError::NewerSchema { what: "the store".into(), found: current, known });
+        return Err(StoreError::NewerSchema {
+            what: "the store".into(),
+            found: current,
+            known,
+        });
     }
-    for migration in migrations.iter().filter(|migration| migration.version > current) {
+    for migration in migrations
+        .iter()
+        .filter(|migration| migration.version > current)
+    {
         let mut done = 0;
         loop {
-            progress(Progress::Migrating { name: migration.name, done });
+            progress(Progress::Migrating {
+                name: migration.name,
+                done,
+            });
             let before = guarded("read the progress", || database.meta.get(PROGRESS))?;
             match (migration.step)(database, before.as_deref())? {
                 Step::More(after) => {
-                    guarded("note the progress", || database.meta.insert(PROGRESS, after))?;
+                    guarded("note the progress", || {
+                        database.meta.insert(PROGRESS, after)
+                    })?;
                     database.flush()?;
                     done += 1;
                 }
@@ -89,7 +104,10 @@ fn schema(database: &Database) -> Result<u32, StoreError> {
         return Ok(0);
     };
     let bytes = stored.as_ref().try_into().map_err(|_| {
-        damaged("the meta tree", format!("a schema version of {} bytes", stored.len()))
+        damaged(
+            "the meta tree",
+            format!("a schema version of {} bytes", stored.len()),
+        )
     })?;
     Ok(u32::from_le_bytes(bytes))
 }
@@ -108,16 +126,28 @@ mod tests {
         let database = database(&dir);
         let mut steps = Vec::new();
         run(&database, &mut |step| steps.push(step)).unwrap();
-        assert_eq!(steps, [Progress::Migrating { name: "first schema", done: 0 }]);
+        assert_eq!(
+            steps,
+            [Progress::Migrating {
+                name: "first schema",
+                done: 0
+            }]
+        );
         assert_eq!(schema(&database).unwrap(), 1);
-        run(&database, &mut |step| panic!("nothing is left to do, but {step:?}")).unwrap();
+        run(&database, &mut |step| {
+            panic!("nothing is left to do, but {step:?}")
+        })
+        .unwrap();
     }
 
     #[test]
     fn a_newer_schema_is_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let database = database(&dir);
-        database.meta.insert(keys::SCHEMA, &7u32.to_le_bytes()).unwrap();
+        database
+            .meta
+            .insert(keys::SCHEMA, &7u32.to_le_bytes())
+            .unwrap();
         let error = run(&database, &mut |_| {}).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -131,7 +161,12 @@ mod tests {
     fn somebody_elses_database_is_not_taken_for_an_empty_one() {
         let dir = tempfile::tempdir().unwrap();
         let database = database(&dir);
-        database.db.open_tree("orders").unwrap().insert("a", "b").unwrap();
+        database
+            .db
+            .open_tree("orders")
+            .unwrap()
+            .insert("a", "b")
+            .unwrap();
         let error = run(&database, &mut |_| {}).unwrap_err();
         assert!(error.to_string().contains("data in orders"), "{error}");
     }
@@ -144,7 +179,11 @@ mod tests {
         if count == 2 && tree.insert("failed", "once").unwrap().is_none() {
             return Err(StoreError::Closed);
         }
-        Ok(if count < 3 { Step::More(vec![count]) } else { Step::Done })
+        Ok(if count < 3 {
+            Step::More(vec![count])
+        } else {
+            Step::Done
+        })
     }
 
     #[test]
@@ -152,8 +191,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let database = database(&dir);
         let migrations = [
-            Migration { version: 1, name: "first schema", step: m0001_first_schema::step },
-            Migration { version: 2, name: "counting", step: counting_step },
+            Migration {
+                version: 1,
+                name: "first schema",
+                step: m0001_first_schema::step,
+            },
+            Migration {
+                version: 2,
+                name: "counting",
+                step: counting_step,
+            },
         ];
         assert!(matches!(
             run_all(&migrations, &database, &mut |_| {}),

@@ -366,7 +366,10 @@ pub trait LogReader: Send + Sync + Debug {
 }
 
 /// What goes into a checkpoint. The iterators run on the calling thread.
-#[expect(missing_debug_implementations, reason = "iterators have nothing to show")]
+#[expect(
+    missing_debug_implementations,
+    reason = "iterators have nothing to show"
+)]
 pub struct CheckpointSource<'a> {
     pub lsn: Lsn,
     pub at: Millis,

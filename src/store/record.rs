@@ -11,9 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::registry::change::Record;
 use crate::store::intern::Interner;
-use crate::store::v1::{
-    CheckpointLeaseV1, CheckpointOverrideV1, RecordV1, SegmentV1,
-};
+use crate::store::v1::{CheckpointLeaseV1, CheckpointOverrideV1, RecordV1, SegmentV1};
 use crate::store::{CheckpointLease, CheckpointOverride, StoreError};
 
 /// Largest record or checkpoint entry, bytes, envelope included.
@@ -38,13 +36,19 @@ enum Kind {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DecodeError {
     #[error("written by a newer version: {what} {found}, known up to {known}")]
-    Newer { what: &'static str, found: u16, known: u16 },
+    Newer {
+        what: &'static str,
+        found: u16,
+        known: u16,
+    },
     #[error("{0}")]
     Damaged(String),
 }
 
 fn options() -> impl Options {
-    bincode::DefaultOptions::new().with_varint_encoding().reject_trailing_bytes()
+    bincode::DefaultOptions::new()
+        .with_varint_encoding()
+        .reject_trailing_bytes()
 }
 
 fn seal<T: Serialize>(
@@ -55,13 +59,19 @@ fn seal<T: Serialize>(
     let mut bytes = Vec::with_capacity(1024);
     bytes.extend([ENVELOPE_VERSION, kind as u8]);
     bytes.extend(SCHEMA.to_le_bytes());
-    options().serialize_into(&mut bytes, value).map_err(|error| StoreError::Damaged {
-        place: what(),
-        cause: format!("cannot be encoded: {error}"),
-        way_out: "report this".into(),
-    })?;
+    options()
+        .serialize_into(&mut bytes, value)
+        .map_err(|error| StoreError::Damaged {
+            place: what(),
+            cause: format!("cannot be encoded: {error}"),
+            way_out: "report this".into(),
+        })?;
     if bytes.len() > RECORD_MAX {
-        return Err(StoreError::TooLarge { what: what(), size: bytes.len(), limit: RECORD_MAX });
+        return Err(StoreError::TooLarge {
+            what: what(),
+            size: bytes.len(),
+            limit: RECORD_MAX,
+        });
     }
     Ok(bytes)
 }
@@ -90,14 +100,21 @@ fn unseal<'a, T: Deserialize<'a>>(kind: Kind, bytes: &'a [u8]) -> Result<T, Deco
         });
     }
     if found_kind != kind as u8 {
-        return Err(DecodeError::Damaged(format!("kind {found_kind} instead of {}", kind as u8)));
+        return Err(DecodeError::Damaged(format!(
+            "kind {found_kind} instead of {}",
+            kind as u8
+        )));
     }
     match u16::from_le_bytes([low, high]) {
         SCHEMA => options()
             .deserialize(payload)
             .map_err(|error| DecodeError::Damaged(format!("does not decode: {error}"))),
         0 => Err(DecodeError::Damaged("no schema version".into())),
-        found => Err(DecodeError::Newer { what: "schema", found, known: SCHEMA }),
+        found => Err(DecodeError::Newer {
+            what: "schema",
+            found,
+            known: SCHEMA,
+        }),
     }
 }
 
@@ -107,7 +124,10 @@ fn unseal<'a, T: Deserialize<'a>>(kind: Kind, bytes: &'a [u8]) -> Result<T, Deco
 /// [`StoreError::TooLarge`] past [`RECORD_MAX`].
 pub(super) fn encode(record: &Record) -> Result<Vec<u8>, StoreError> {
     seal(Kind::Change, &RecordV1::from(record), || {
-        format!("record {} of {}/{}", record.lsn, record.change.app, record.change.id)
+        format!(
+            "record {} of {}/{}",
+            record.lsn, record.change.app, record.change.id
+        )
     })
 }
 
@@ -130,7 +150,9 @@ pub(super) fn decode_lease(
 }
 
 pub(super) fn encode_override(entry: &CheckpointOverride) -> Result<Vec<u8>, StoreError> {
-    seal(Kind::Override, &CheckpointOverrideV1::from(entry), || format!("override {}", entry.id))
+    seal(Kind::Override, &CheckpointOverrideV1::from(entry), || {
+        format!("override {}", entry.id)
+    })
 }
 
 pub(super) fn decode_override(
@@ -142,7 +164,9 @@ pub(super) fn decode_override(
 }
 
 pub(super) fn encode_segment(segment: &SegmentV1) -> Result<Vec<u8>, StoreError> {
-    seal(Kind::Segment, segment, || format!("facts of segment {}", segment.first))
+    seal(Kind::Segment, segment, || {
+        format!("facts of segment {}", segment.first)
+    })
 }
 
 pub(super) fn decode_segment(bytes: &[u8]) -> Result<SegmentV1, DecodeError> {

@@ -141,7 +141,13 @@ fn read(bytes: &[u8]) -> Result<Record, DecodeError> {
 /// The entries of a metadata map in their order, which equality does not look at.
 fn order(record: &Record) -> Vec<Text> {
     let lease = record.change.lease.as_ref();
-    lease.map_or(Vec::new(), |l| l.instance.metadata.iter().map(|(key, _)| key.clone()).collect())
+    lease.map_or(Vec::new(), |l| {
+        l.instance
+            .metadata
+            .iter()
+            .map(|(key, _)| key.clone())
+            .collect()
+    })
 }
 
 proptest! {
@@ -210,7 +216,10 @@ fn lengths_that_lie_allocate_nothing() {
     assert!(matches!(read(&bytes), Err(DecodeError::Damaged(_))));
     let long = vec![0; RECORD_MAX + 1];
     let error = read(&long).unwrap_err();
-    assert_eq!(error.to_string(), "2097153 bytes long, the limit is 2097152");
+    assert_eq!(
+        error.to_string(),
+        "2097153 bytes long, the limit is 2097152"
+    );
 }
 
 #[test]
@@ -221,8 +230,22 @@ fn unknown_versions_are_called_newer_and_other_kinds_damaged() {
         bytes[at] = value;
         read(&bytes)
     };
-    assert_eq!(with(0, 2), Err(DecodeError::Newer { what: "envelope", found: 2, known: 1 }));
-    assert_eq!(with(2, 9), Err(DecodeError::Newer { what: "schema", found: 9, known: 1 }));
+    assert_eq!(
+        with(0, 2),
+        Err(DecodeError::Newer {
+            what: "envelope",
+            found: 2,
+            known: 1
+        })
+    );
+    assert_eq!(
+        with(2, 9),
+        Err(DecodeError::Newer {
+            what: "schema",
+            found: 9,
+            known: 1
+        })
+    );
     assert!(matches!(with(0, 0), Err(DecodeError::Damaged(_))));
     assert!(matches!(with(1, 2), Err(DecodeError::Damaged(_))));
     assert!(matches!(with(2, 0), Err(DecodeError::Damaged(_))));
@@ -233,7 +256,9 @@ fn unknown_versions_are_called_newer_and_other_kinds_damaged() {
 fn golden_records() -> Vec<(&'static str, Record)> {
     let text = |text: &str| Some(Text::from(text));
     let pairs = |list: &[(&str, &str)]| -> Metadata {
-        list.iter().map(|(key, value)| (Text::from(*key), Text::from(*value))).collect()
+        list.iter()
+            .map(|(key, value)| (Text::from(*key), Text::from(*value)))
+            .collect()
     };
     let full = Instance {
         instance_id: text("host-1:shop:8080"),
@@ -242,15 +267,24 @@ fn golden_records() -> Vec<(&'static str, Record)> {
         host_name: "host-1".into(),
         ip_addr: "10.0.0.1".into(),
         sid: text("na"),
-        port: Port { number: 8080, enabled: true },
-        secure_port: Port { number: 443, enabled: false },
+        port: Port {
+            number: 8080,
+            enabled: true,
+        },
+        secure_port: Port {
+            number: 443,
+            enabled: false,
+        },
         country_id: 1,
         data_center: DataCenter::Amazon {
             metadata: pairs(&[("instance-id", "i-1"), ("availability-zone", "eu-1a")]),
         },
         status: Status::OutOfService,
         overridden_status: Status::OutOfService,
-        lease: LeaseTerms { renewal_interval_secs: 30, duration_secs: 90 },
+        lease: LeaseTerms {
+            renewal_interval_secs: 30,
+            duration_secs: 90,
+        },
         metadata: pairs(&[("zone", "a"), ("größe", "Ü")]),
         home_page_url: text("http://host-1:8080/"),
         status_page_url: text("http://host-1:8080/info"),
@@ -344,13 +378,23 @@ fn golden_records() -> Vec<(&'static str, Record)> {
         "cancelled",
         "evicted",
     ];
-    let netflix = Instance { data_center: DataCenter::Netflix, ..bare.clone() };
+    let netflix = Instance {
+        data_center: DataCenter::Netflix,
+        ..bare.clone()
+    };
     for (lsn, (kind, name)) in (1..).zip(ChangeKind::ALL.into_iter().zip(names)) {
-        let origin = if kind == ChangeKind::Evicted { Origin::Timer } else { Origin::Client };
+        let origin = if kind == ChangeKind::Evicted {
+            Origin::Timer
+        } else {
+            Origin::Client
+        };
         let instance = if lsn % 2 == 0 { &bare } else { &netflix };
         let reported = Status::ALL[usize::try_from(lsn % 5).unwrap()];
         let lease = Some(image(instance, reported));
-        records.push((name, record(lsn, origin, kind, lease, OverrideEffect::Keep, true)));
+        records.push((
+            name,
+            record(lsn, origin, kind, lease, OverrideEffect::Keep, true),
+        ));
     }
     records
 }
@@ -363,9 +407,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> =
-        text.chars().map(|c| u8::try_from(c.to_digit(16).unwrap()).unwrap()).collect();
-    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|c| u8::try_from(c.to_digit(16).unwrap()).unwrap())
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
 }
 
 /// The bytes of the first format. If this fails, the stored format has changed, and stores that are
@@ -373,8 +422,10 @@ fn unhex(text: &str) -> Vec<u8> {
 #[test]
 fn the_bytes_of_format_one_never_change() {
     let golden = include_str!("../../tests/fixtures/store/v1/records.txt");
-    let golden: Vec<(&str, &str)> =
-        golden.lines().filter_map(|line| line.split_once(' ')).collect();
+    let golden: Vec<(&str, &str)> = golden
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .collect();
     let records = golden_records();
     let written: String = records
         .iter()

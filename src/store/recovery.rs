@@ -112,7 +112,8 @@ impl Recovery<'_> {
             name.starts_with("snap.") && name.ends_with(".generating")
         })? {
             files::remove(&path)?;
-            self.notes.push(format!("removed the unfinished {}", path.display()));
+            self.notes
+                .push(format!("removed the unfinished {}", path.display()));
         }
         checkpoint::remove_leftovers(&self.options.dir)
     }
@@ -123,7 +124,11 @@ impl Recovery<'_> {
         match files::free_bytes(&self.options.dir) {
             Some(free) if free < needed => Err(StoreError::NoSpace {
                 path: self.options.dir.clone(),
-                cause: format!("{} MiB are free, {} MiB are needed", free >> 20, needed >> 20),
+                cause: format!(
+                    "{} MiB are free, {} MiB are needed",
+                    free >> 20,
+                    needed >> 20
+                ),
             }),
             _ => Ok(()),
         }
@@ -132,9 +137,8 @@ impl Recovery<'_> {
     fn attempt(&mut self) -> Result<(Database, Inspected), StoreError> {
         (self.progress)(Progress::Opening);
         let database = Database::open(&self.log, self.options.cache_bytes)?;
-        let inspected = migrate::run(&database, self.progress).and_then(|()| {
-            inspect(&database, &self.options.dir, &mut self.notes, self.progress)
-        });
+        let inspected = migrate::run(&database, self.progress)
+            .and_then(|()| inspect(&database, &self.options.dir, &mut self.notes, self.progress));
         match inspected {
             Ok(inspected) => Ok((database, inspected)),
             Err(error) => {
@@ -156,9 +160,9 @@ impl Recovery<'_> {
         (self.progress)(Progress::Mending(damage.to_string()));
         let copy = self.copy_aside()?;
         let mut removed = Vec::new();
-        for path in
-            files::list(&self.log, |name| name.starts_with("snap.") || name == "conf")?
-        {
+        for path in files::list(&self.log, |name| {
+            name.starts_with("snap.") || name == "conf"
+        })? {
             files::remove(&path)?;
             removed.push(path.display().to_string());
         }
@@ -186,11 +190,15 @@ impl Recovery<'_> {
             return Ok(Some(copy));
         }
         let paths = files::list(&self.log, |_| true)?;
-        let bytes: u64 =
-            paths.iter().filter_map(|path| fs::metadata(path).ok()).map(|facts| facts.len()).sum();
+        let bytes: u64 = paths
+            .iter()
+            .filter_map(|path| fs::metadata(path).ok())
+            .map(|facts| facts.len())
+            .sum();
         let free = files::free_bytes(&self.options.dir).unwrap_or(u64::MAX);
         if free < bytes.saturating_add(self.options.min_free_bytes) {
-            self.notes.push("there is no space for a copy of the damaged database".into());
+            self.notes
+                .push("there is no space for a copy of the damaged database".into());
             return Ok(None);
         }
         let failed = |error| StoreError::io("copy the database", &copy, error);
@@ -208,10 +216,9 @@ impl Recovery<'_> {
     /// # Errors
     /// [`StoreError::Damaged`] if acknowledged records are missing.
     fn judge(&self, inspected: &Inspected) -> Result<Verdict, StoreError> {
-        let end = inspected.last.max(Lsn(inspected.floor.0.saturating_sub(1)));
-        let covered = inspected.kept.last().copied().unwrap_or_default();
+        let (end, covered) = (inspected.end(), inspected.covered());
         let mark = self.mark.unwrap_or_default();
-        let promised = mark.promised(self.boot_id);
+        let promised = mark.promised(self.boot_id).max(inspected.tail);
         let (first, last) = (end.next(), mark.given_out.max(mark.acknowledged));
         if promised > end.max(covered) {
             return Err(damaged(
@@ -219,29 +226,59 @@ impl Recovery<'_> {
                 format!("the log ends at lsn {end}, but lsn {promised} was acknowledged"),
             ));
         }
-        let loss = |cause, last: Lsn| Some(Loss { first, last: last.max(first), cause });
+        let loss = |cause, last: Lsn| {
+            Some(Loss {
+                first,
+                last: last.max(first),
+                cause,
+            })
+        };
         let skipped = Lsn(end.max(last).max(covered).0.saturating_add(SKIP));
         Ok(if covered > end {
             let lost = loss(LossCause::HistoryOnly, covered);
-            Verdict { end: skipped, base: covered, lost }
+            Verdict {
+                end: skipped,
+                base: covered,
+                lost,
+            }
         } else if mark.may_have_told_more(end, self.boot_id) {
             let lost = loss(LossCause::NotSynced, last);
-            Verdict { end: skipped, base: inspected.base, lost }
+            Verdict {
+                end: skipped,
+                base: inspected.base,
+                lost,
+            }
         } else {
-            Verdict { end, base: inspected.base, lost: None }
+            Verdict {
+                end,
+                base: inspected.base,
+                lost: None,
+            }
         })
     }
 
     /// The verdict for going on with what is left.
     fn accept(&self, inspected: &Inspected) -> Verdict {
-        let end = inspected.last.max(Lsn(inspected.floor.0.saturating_sub(1)));
+        let (end, covered) = (inspected.end(), inspected.covered());
         let mark = self.mark.unwrap_or_default();
-        let covered = inspected.kept.last().copied().unwrap_or_default();
-        let last = mark.given_out.max(mark.acknowledged).max(covered).max(end);
+        let last = mark
+            .given_out
+            .max(mark.acknowledged)
+            .max(covered)
+            .max(inspected.tail)
+            .max(end);
         Verdict {
             end: Lsn(last.0.saturating_add(SKIP)),
-            base: if covered > end { covered } else { inspected.base },
-            lost: Some(Loss { first: end.next(), last, cause: LossCause::Accepted }),
+            base: if covered > end {
+                covered
+            } else {
+                inspected.base
+            },
+            lost: Some(Loss {
+                first: end.next(),
+                last,
+                cause: LossCause::Accepted,
+            }),
         }
     }
 
@@ -253,7 +290,11 @@ impl Recovery<'_> {
         let dir = &self.options.dir;
         let keeps_state = self.options.on_damage == OnDamage::KeepRest;
         let checkpoints = checkpoint::list(dir)?;
-        let aside = dir.join(format!("quarantine-{}", self.now_wall));
+        // The clock may have been stepped back to a moment that has a quarantine already.
+        let mut aside = dir.join(format!("quarantine-{}", self.now_wall));
+        while aside.exists() {
+            aside.as_mut_os_string().push("-again");
+        }
         fs::create_dir_all(&aside)
             .map_err(|error| StoreError::io("create the directory", &aside, error))?;
         let is_ours = |name: &str| match name {
@@ -283,7 +324,11 @@ impl Recovery<'_> {
             Verdict {
                 end: Lsn(last.0.saturating_add(SKIP)),
                 base: Lsn::ZERO,
-                lost: Some(Loss { first: Lsn(1), last, cause: LossCause::MovedAside(aside) }),
+                lost: Some(Loss {
+                    first: Lsn(1),
+                    last,
+                    cause: LossCause::MovedAside(aside),
+                }),
             }
         };
         Ok((database, inspected, verdict))
@@ -299,8 +344,10 @@ impl Recovery<'_> {
     ) -> Result<Opened, StoreError> {
         let mark = self.mark.unwrap_or_default();
         let known = |id: u128| (id != 0).then_some(id);
-        let node_id =
-            inspected.node_id.or_else(|| known(mark.node_id)).unwrap_or_else(random_id);
+        let node_id = inspected
+            .node_id
+            .or_else(|| known(mark.node_id))
+            .unwrap_or_else(random_id);
         let incarnation = match inspected.incarnation {
             Some(incarnation) if verdict.lost.is_none() => incarnation,
             _ => random_id(),
@@ -309,9 +356,12 @@ impl Recovery<'_> {
         let mut batch = sled::Batch::default();
         batch.insert(keys::NODE_ID, &node_id.to_le_bytes());
         batch.insert(keys::INCARNATION, &incarnation.to_le_bytes());
+        batch.insert(keys::TAIL, &inspected.last.0.to_le_bytes());
         batch.insert(keys::FLOOR, &end.next().0.to_le_bytes());
         batch.insert(keys::BASE, &verdict.base.0.to_le_bytes());
-        guarded("note where the log goes on", || database.meta.apply_batch(batch))?;
+        guarded("note where the log goes on", || {
+            database.meta.apply_batch(batch)
+        })?;
         database.flush()?;
         database.sync()?;
         let start = Watermark {
@@ -368,7 +418,14 @@ fn random_id() -> u128 {
 /// An id in the usual groups.
 fn format_id(id: u128) -> String {
     let digits = format!("{id:032x}");
-    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
+    [
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..],
+    ]
+    .join("-")
 }
 
 #[cfg(test)]

@@ -31,8 +31,12 @@ pub(super) struct Covered {
 }
 
 impl Covered {
-    pub(super) const NOTHING: Self =
-        Self { last: Lsn::ZERO, bytes: 0, earliest: Millis(u64::MAX), latest: Millis::ZERO };
+    pub(super) const NOTHING: Self = Self {
+        last: Lsn::ZERO,
+        bytes: 0,
+        earliest: Millis(u64::MAX),
+        latest: Millis::ZERO,
+    };
 
     /// Counts a record in.
     pub(super) fn add(&mut self, lsn: Lsn, at: Millis, bytes: usize) {
@@ -78,7 +82,11 @@ impl Segment {
 
     /// What goes into the `meta` tree; `is_closed` adds what the segment covers.
     pub(super) fn facts(&self, is_closed: bool) -> SegmentV1 {
-        let covered = if is_closed { self.covered() } else { Covered::NOTHING };
+        let covered = if is_closed {
+            self.covered()
+        } else {
+            Covered::NOTHING
+        };
         SegmentV1 {
             first: self.first.0,
             after: self.after.0,
@@ -92,12 +100,17 @@ impl Segment {
 
     /// The tree, kept from being dropped while the guard lives.
     pub(super) fn tree(&self) -> RwLockReadGuard<'_, Option<Tree>> {
-        self.tree.read().expect("holders of the write lock only take")
+        self.tree
+            .read()
+            .expect("holders of the write lock only take")
     }
 
     /// Waits for the readers and takes the tree away from later ones.
     pub(super) fn take_tree(&self) -> Option<Tree> {
-        self.tree.write().expect("holders of the write lock only take").take()
+        self.tree
+            .write()
+            .expect("holders of the write lock only take")
+            .take()
     }
 }
 
@@ -122,7 +135,10 @@ pub(super) fn key(lsn: Lsn, part: u16) -> [u8; KEY_BYTES] {
 
 fn parse_key(key: &[u8]) -> Option<(Lsn, u16)> {
     let (lsn, part) = key.split_first_chunk::<8>()?;
-    Some((Lsn(u64::from_be_bytes(*lsn)), u16::from_be_bytes(part.try_into().ok()?)))
+    Some((
+        Lsn(u64::from_be_bytes(*lsn)),
+        u16::from_be_bytes(part.try_into().ok()?),
+    ))
 }
 
 /// Puts an encoded record into a batch and gives the bytes that it takes.
@@ -148,6 +164,9 @@ pub(super) enum Direction {
     Down,
 }
 
+/// Is handed a record, and says whether to go on.
+pub(super) type Visit<'a> = dyn FnMut(Lsn, &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+
 /// Hands the records of a tree from `low` to `high` (both included) to `visit`, whole and in order,
 /// until it breaks.
 ///
@@ -158,7 +177,7 @@ pub(super) fn walk(
     tree: &Tree,
     (low, high): (Lsn, Lsn),
     direction: Direction,
-    visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+    visit: &mut Visit<'_>,
 ) -> Result<ControlFlow<()>, StoreError> {
     if low > high {
         return Ok(ControlFlow::Continue(()));
@@ -226,7 +245,7 @@ fn emit(
     part: u16,
     parts: Parts,
     direction: Direction,
-    visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+    visit: &mut Visit<'_>,
 ) -> Result<ControlFlow<()>, StoreError> {
     if direction == Direction::Down && part != 0 {
         return Err(missing_part(lsn));

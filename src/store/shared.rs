@@ -19,7 +19,9 @@ pub(super) mod keys {
     pub(in crate::store) const SCHEMA: &str = "store/schema";
     pub(in crate::store) const NODE_ID: &str = "store/node-id";
     pub(in crate::store) const INCARNATION: &str = "store/incarnation";
-    /// LSNs below this one were given out or skipped.
+    /// The newest record when the store was opened last: what is older must be there.
+    pub(in crate::store) const TAIL: &str = "store/tail";
+    /// The next LSN when the store was opened last: those below were given out or skipped.
     pub(in crate::store) const FLOOR: &str = "store/floor";
     /// The checkpoint that leads over a hole in front of the next segment.
     pub(in crate::store) const BASE: &str = "store/base";
@@ -81,7 +83,10 @@ impl Shared {
         &self,
         call: impl FnOnce(&Database) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let database = self.database.read().expect("holders of the write lock only take");
+        let database = self
+            .database
+            .read()
+            .expect("holders of the write lock only take");
         call(database.as_ref().ok_or(StoreError::Closed)?)
     }
 
@@ -115,21 +120,36 @@ impl Shared {
 
     /// A copy of the list, oldest first.
     pub(super) fn segments(&self) -> Vec<Arc<Segment>> {
-        self.segments.read().expect("holders of this lock only copy").clone()
+        self.segments
+            .read()
+            .expect("holders of this lock only copy")
+            .clone()
     }
 
     pub(super) fn last_segment(&self) -> Option<Arc<Segment>> {
-        self.segments.read().expect("holders of this lock only copy").last().cloned()
+        self.segments
+            .read()
+            .expect("holders of this lock only copy")
+            .last()
+            .cloned()
     }
 
     /// The oldest record, or the next LSN if there is none that readers may see.
     pub(super) fn first_lsn(&self) -> Lsn {
-        let segments = self.segments.read().expect("holders of this lock only copy");
-        segments.first().map_or(self.opened_at, |segment| segment.first)
+        let segments = self
+            .segments
+            .read()
+            .expect("holders of this lock only copy");
+        segments
+            .first()
+            .map_or(self.opened_at, |segment| segment.first)
     }
 
     pub(super) fn push_segment(&self, segment: Arc<Segment>) {
-        self.segments.write().expect("holders of this lock only copy").push(segment);
+        self.segments
+            .write()
+            .expect("holders of this lock only copy")
+            .push(segment);
     }
 
     /// Drops the oldest segment with all its records.
@@ -167,21 +187,30 @@ impl Shared {
 
     pub(super) fn put(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
         self.with(|database| {
-            super::db::guarded("write to the meta tree", || database.meta.insert(key, value))
+            super::db::guarded("write to the meta tree", || {
+                database.meta.insert(key, value)
+            })
         })
         .map(|_| ())
     }
 
     /// LSNs of the kept checkpoints, oldest first.
     pub(super) fn checkpoints(&self) -> Vec<Lsn> {
-        self.checkpoints.lock().expect("holders of this lock only copy").clone()
+        self.checkpoints
+            .lock()
+            .expect("holders of this lock only copy")
+            .clone()
     }
 
     /// The first LSN that the older kept checkpoint needs; nothing may be trimmed while there are
     /// fewer than two, for then a damaged one leaves nothing to fall back to.
     pub(super) fn replay_floor(&self) -> Lsn {
         let kept = self.checkpoints();
-        if kept.len() < KEPT { Lsn::ZERO } else { kept[kept.len() - KEPT].next() }
+        if kept.len() < KEPT {
+            Lsn::ZERO
+        } else {
+            kept[kept.len() - KEPT].next()
+        }
     }
 
     pub(super) fn write_checkpoint(
@@ -190,16 +219,26 @@ impl Shared {
     ) -> Result<(), StoreError> {
         let lsn = source.lsn;
         // What was committed, or skipped when the store was opened.
-        let committed = self.committed().max(Lsn(self.opened_at.0.saturating_sub(1)));
+        let committed = self
+            .committed()
+            .max(Lsn(self.opened_at.0.saturating_sub(1)));
         if lsn > committed {
-            return Err(StoreError::OutOfOrder { expected: committed, found: lsn });
+            return Err(StoreError::OutOfOrder {
+                expected: committed,
+                found: lsn,
+            });
         }
         // A panic of the caller's iterator leaves nothing behind but a file that is overwritten.
-        let _one_at_a_time =
-            self.checkpointing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _one_at_a_time = self
+            .checkpointing
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut kept = self.checkpoints();
         if let Some(&newest) = kept.last().filter(|newest| **newest > lsn) {
-            return Err(StoreError::OutOfOrder { expected: newest, found: lsn });
+            return Err(StoreError::OutOfOrder {
+                expected: newest,
+                found: lsn,
+            });
         }
         // A checkpoint must never be ahead of the log on the disk.
         if self.synced() < lsn {
@@ -230,12 +269,27 @@ impl Shared {
 
     /// Closes the database and lets the directory go. Readers wait for nothing but their locks.
     pub(super) fn close(&self) -> Result<(), StoreError> {
-        let database = self.database.write().expect("holders of the write lock only take").take();
-        let segments =
-            std::mem::take(&mut *self.segments.write().expect("holders of this lock only copy"));
-        let trees = segments.iter().filter_map(|segment| segment.take_tree()).collect();
+        let database = self
+            .database
+            .write()
+            .expect("holders of the write lock only take")
+            .take();
+        let segments = std::mem::take(
+            &mut *self
+                .segments
+                .write()
+                .expect("holders of this lock only copy"),
+        );
+        let trees = segments
+            .iter()
+            .filter_map(|segment| segment.take_tree())
+            .collect();
         let closed = database.map_or(Ok(()), |database| database.let_go(trees));
-        let lock = self.lock.lock().expect("holders of this lock only take").take();
+        let lock = self
+            .lock
+            .lock()
+            .expect("holders of this lock only take")
+            .take();
         if closed.is_ok() {
             drop(lock);
         } else {
@@ -247,7 +301,10 @@ impl Shared {
 
     /// Live bytes of the log.
     pub(super) fn log_bytes(&self) -> u64 {
-        self.segments().iter().map(|segment| segment.covered().bytes).sum()
+        self.segments()
+            .iter()
+            .map(|segment| segment.covered().bytes)
+            .sum()
     }
 }
 

@@ -46,27 +46,27 @@ impl Collector {
         if lsn != expected {
             return Err(damaged(format!("lsn {expected}"), "the record is missing"));
         }
-        self.records.push(Arc::new(decode(lsn, bytes, &mut self.strings)?));
+        self.records
+            .push(Arc::new(decode(lsn, bytes, &mut self.strings)?));
         self.bytes_left = self.bytes_left.saturating_sub(bytes.len());
-        Ok(if self.records.len() >= self.max_records || self.bytes_left == 0 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        })
+        Ok(
+            if self.records.len() >= self.max_records || self.bytes_left == 0 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            },
+        )
     }
 }
 
 /// Decodes the record that is stored under `lsn`.
-pub(super) fn decode(
-    lsn: Lsn,
-    bytes: &[u8],
-    strings: &mut Interner,
-) -> Result<Record, StoreError> {
+pub(super) fn decode(lsn: Lsn, bytes: &[u8], strings: &mut Interner) -> Result<Record, StoreError> {
     match record::decode(bytes, strings) {
         Ok(record) if record.lsn == lsn => Ok(record),
-        Ok(record) => {
-            Err(damaged(format!("lsn {lsn}"), format!("record {} is stored there", record.lsn)))
-        }
+        Ok(record) => Err(damaged(
+            format!("lsn {lsn}"),
+            format!("record {} is stored there", record.lsn),
+        )),
         Err(DecodeError::Newer { found, known, .. }) => Err(StoreError::NewerSchema {
             what: format!("the record at lsn {lsn}"),
             found: found.into(),
@@ -94,7 +94,9 @@ impl LogReader for SledReader {
         self.shared.with(|_| Ok(()))?;
         let committed = self.shared.committed();
         let segments = self.shared.segments();
-        let first = segments.first().map_or_else(|| self.first_lsn(), |segment| segment.first);
+        let first = segments
+            .first()
+            .map_or_else(|| self.first_lsn(), |segment| segment.first);
         if from < first {
             return Err(StoreError::Trimmed { asked: from, first });
         }
@@ -112,7 +114,10 @@ impl LogReader for SledReader {
             let Some(tree) = tree.as_ref() else {
                 self.shared.with(|_| Ok(()))?;
                 // It was trimmed meanwhile.
-                return Err(StoreError::Trimmed { asked: from, first: self.first_lsn() });
+                return Err(StoreError::Trimmed {
+                    asked: from,
+                    first: self.first_lsn(),
+                });
             };
             let mut expected = low;
             let flow = segment::walk(tree, (low, high), Direction::Up, &mut |lsn, bytes| {
@@ -181,7 +186,9 @@ impl LogReader for SledReader {
                 latest: covered.latest,
             }
         });
-        facts.filter(|segment| segment.last >= segment.first).collect()
+        facts
+            .filter(|segment| segment.last >= segment.first)
+            .collect()
     }
 
     fn write_checkpoint(&self, source: CheckpointSource<'_>) -> Result<(), StoreError> {

@@ -82,12 +82,19 @@ impl SledStore {
             self.shared.put_facts(&current, true)?;
         }
         let tree = self.shared.with(|database| {
-            guarded("begin a segment", || database.db.open_tree(tree_name(first.lsn)))
+            guarded("begin a segment", || {
+                database.db.open_tree(tree_name(first.lsn))
+            })
         })?;
         let is_hole = self.last.next() != first.lsn;
         let base = if is_hole { self.base } else { Lsn::ZERO };
-        let segment =
-            Arc::new(Segment::new(first.lsn, self.last, base, Covered::NOTHING, tree));
+        let segment = Arc::new(Segment::new(
+            first.lsn,
+            self.last,
+            base,
+            Covered::NOTHING,
+            tree,
+        ));
         self.shared.put_facts(&segment, false)?;
         self.shared.push_segment(segment.clone());
         Ok(segment)
@@ -118,15 +125,15 @@ impl SledStore {
 }
 
 /// Encodes a batch after checking that its LSNs are the next ones.
-pub(super) fn encode_batch(
-    next: Lsn,
-    records: &[Arc<Record>],
-) -> Result<Vec<Vec<u8>>, StoreError> {
+pub(super) fn encode_batch(next: Lsn, records: &[Arc<Record>]) -> Result<Vec<Vec<u8>>, StoreError> {
     let mut expected = next;
     let mut encoded = Vec::with_capacity(records.len());
     for record in records {
         if record.lsn != expected {
-            return Err(StoreError::OutOfOrder { expected, found: record.lsn });
+            return Err(StoreError::OutOfOrder {
+                expected,
+                found: record.lsn,
+            });
         }
         encoded.push(record::encode(record)?);
         expected = expected.next();
@@ -184,12 +191,16 @@ impl LogStore for SledStore {
     fn touch_watermark(&mut self, acknowledged: Lsn, now_wall: Millis) -> Result<(), StoreError> {
         self.write(|store| {
             let committed = store.shared.committed();
-            store.watermark.note(acknowledged, committed, store.shared.synced(), now_wall)?;
+            store
+                .watermark
+                .note(acknowledged, committed, store.shared.synced(), now_wall)?;
             if store.watermark.is_due(now_wall) {
                 // Not ahead of the log: what it promises has to be on the disk first.
                 if store.shared.synced() < committed {
                     store.shared.sync(committed)?;
-                    store.watermark.note(acknowledged, committed, committed, now_wall)?;
+                    store
+                        .watermark
+                        .note(acknowledged, committed, committed, now_wall)?;
                 }
                 store.watermark.sync()?;
             }
@@ -211,7 +222,12 @@ impl LogStore for SledStore {
             file_bytes,
             syncs: self.shared.syncs.load(Ordering::Relaxed),
             flushes: self.shared.flushes.load(Ordering::Relaxed),
-            checkpoint_lsn: self.shared.checkpoints().last().copied().unwrap_or_default(),
+            checkpoint_lsn: self
+                .shared
+                .checkpoints()
+                .last()
+                .copied()
+                .unwrap_or_default(),
             blob_files,
         }
     }
@@ -220,7 +236,8 @@ impl LogStore for SledStore {
         let written = if self.poison.is_some() {
             Ok(())
         } else {
-            self.commit(Durability::Disk).and_then(|()| self.watermark.note_clean_end(now_wall))
+            self.commit(Durability::Disk)
+                .and_then(|()| self.watermark.note_clean_end(now_wall))
         };
         written.and(self.shared.close())
     }

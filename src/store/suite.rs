@@ -49,7 +49,8 @@ impl Place for MemDisk {
 }
 
 pub(super) fn batch(lsns: std::ops::RangeInclusive<u64>) -> Vec<Arc<Record>> {
-    lsns.map(|lsn| Arc::new(registered(lsn, 1_000 + lsn))).collect()
+    lsns.map(|lsn| Arc::new(registered(lsn, 1_000 + lsn)))
+        .collect()
 }
 
 pub(super) fn put(store: &mut dyn LogStore, lsns: std::ops::RangeInclusive<u64>) {
@@ -69,7 +70,9 @@ pub(super) fn all(reader: &dyn LogReader) -> Vec<Arc<Record>> {
     let mut from = reader.first_lsn();
     loop {
         let bite = reader.read(from, 7, 1 << 20).unwrap();
-        let Some(last) = bite.last() else { return found };
+        let Some(last) = bite.last() else {
+            return found;
+        };
         from = last.lsn.next();
         found.extend(bite);
     }
@@ -82,9 +85,14 @@ pub(super) fn checkpoint(reader: &dyn LogReader, lsn: u64, leases: u64) -> Resul
         lsn: Lsn(number),
         image: lease("SHOP", &format!("host-{number}")),
     });
-    let mut overrides = [Some(AppName::new("SHOP")), None].into_iter().map(|app| {
-        CheckpointOverride { app, id: InstanceId::new("host-1"), status: Status::OutOfService }
-    });
+    let mut overrides =
+        [Some(AppName::new("SHOP")), None]
+            .into_iter()
+            .map(|app| CheckpointOverride {
+                app,
+                id: InstanceId::new("host-1"),
+                status: Status::OutOfService,
+            });
     reader.write_checkpoint(CheckpointSource {
         lsn: Lsn(lsn),
         at: Millis(5_000),
@@ -98,7 +106,10 @@ pub(super) fn an_empty_store_begins_with_lsn_one<P: Place>() {
     let place = P::new(|_| {});
     let opened = place.open();
     assert_eq!((opened.last_lsn, opened.next_lsn), (Lsn(0), Lsn(1)));
-    assert_eq!((opened.reader.first_lsn(), opened.reader.last_lsn()), (Lsn(1), Lsn(0)));
+    assert_eq!(
+        (opened.reader.first_lsn(), opened.reader.last_lsn()),
+        (Lsn(1), Lsn(0))
+    );
     assert_eq!(opened.last_alive, Millis(0));
     assert!(opened.checkpoint.is_none() && opened.lost.is_none() && opened.notes.is_empty());
     assert_eq!(opened.reader.read(Lsn(1), 10, 10).unwrap(), []);
@@ -113,7 +124,10 @@ pub(super) fn what_was_committed_is_read_back_as_it_was<P: Place>() {
     put(&mut *opened.store, 101..=300);
     assert_eq!(all(&*opened.reader), batch(1..=300));
     assert_eq!(opened.reader.last_lsn(), Lsn(300));
-    assert!(opened.reader.segments().len() > 1, "the log is cut into segments");
+    assert!(
+        opened.reader.segments().len() > 1,
+        "the log is cut into segments"
+    );
 }
 
 pub(super) fn readers_see_nothing_before_the_commit<P: Place>() {
@@ -122,7 +136,10 @@ pub(super) fn readers_see_nothing_before_the_commit<P: Place>() {
     put(&mut *opened.store, 1..=3);
     opened.store.append(&batch(4..=6)).unwrap();
     assert_eq!(lsns(&all(&*opened.reader)), [1, 2, 3]);
-    assert_eq!(lsns(&opened.reader.read_back(Lsn(6), 9, 1 << 20).unwrap()), [3, 2, 1]);
+    assert_eq!(
+        lsns(&opened.reader.read_back(Lsn(6), 9, 1 << 20).unwrap()),
+        [3, 2, 1]
+    );
     assert_eq!(opened.reader.last_lsn(), Lsn(3));
     opened.store.commit(Durability::Flush).unwrap();
     assert_eq!(lsns(&all(&*opened.reader)), [1, 2, 3, 4, 5, 6]);
@@ -133,13 +150,25 @@ pub(super) fn lsns_have_to_be_the_next_ones<P: Place>() {
     let mut opened = place.open();
     for wrong in [2..=3, 0..=1] {
         let error = opened.store.append(&batch(wrong)).unwrap_err();
-        assert!(matches!(error, StoreError::OutOfOrder { expected: Lsn(1), .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                StoreError::OutOfOrder {
+                    expected: Lsn(1),
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
     let mut gap = batch(1..=2);
     gap.push(Arc::new(registered(4, 4)));
     assert!(matches!(
         opened.store.append(&gap),
-        Err(StoreError::OutOfOrder { expected: Lsn(3), found: Lsn(4) })
+        Err(StoreError::OutOfOrder {
+            expected: Lsn(3),
+            found: Lsn(4)
+        })
     ));
     put(&mut *opened.store, 1..=2);
     assert_eq!(lsns(&all(&*opened.reader)), [1, 2]);
@@ -150,15 +179,24 @@ pub(super) fn reads_are_bounded_by_count_and_by_bytes_but_never_empty<P: Place>(
     let mut opened = place.open();
     put(&mut *opened.store, 1..=300);
     let reader = &*opened.reader;
-    assert_eq!(lsns(&reader.read(Lsn(10), 3, 1 << 20).unwrap()), [10, 11, 12]);
+    assert_eq!(
+        lsns(&reader.read(Lsn(10), 3, 1 << 20).unwrap()),
+        [10, 11, 12]
+    );
     assert_eq!(lsns(&reader.read(Lsn(10), 100, 1).unwrap()), [10]);
-    assert_eq!(lsns(&reader.read_back(Lsn(10), 3, 1 << 20).unwrap()), [10, 9, 8]);
+    assert_eq!(
+        lsns(&reader.read_back(Lsn(10), 3, 1 << 20).unwrap()),
+        [10, 9, 8]
+    );
     assert_eq!(lsns(&reader.read_back(Lsn(10), 100, 1).unwrap()), [10]);
     assert_eq!(reader.read(Lsn(10), 0, 100).unwrap(), []);
     assert_eq!(reader.read_back(Lsn(10), 0, 100).unwrap(), []);
     assert_eq!(reader.read(Lsn(301), 3, 100).unwrap(), []);
     let some = reader.read(Lsn(1), 1_000, 4_000).unwrap().len();
-    assert!((2..100).contains(&some), "{some} records within 4,000 bytes");
+    assert!(
+        (2..100).contains(&some),
+        "{some} records within 4,000 bytes"
+    );
     let backwards = reader.read_back(Lsn(u64::MAX), 1_000, 1 << 30).unwrap();
     let expected: Vec<u64> = (1..=300).rev().collect();
     assert_eq!(lsns(&backwards), expected, "over all segments");
@@ -170,13 +208,20 @@ pub(super) fn a_store_that_is_opened_again_goes_on<P: Place>() {
     let (node, incarnation) = (opened.node_id.clone(), opened.incarnation.clone());
     put(&mut *opened.store, 1..=100);
     opened.store.close(Millis(3_000)).unwrap();
-    assert!(matches!(opened.reader.read(Lsn(1), 1, 1), Err(StoreError::Closed)));
+    assert!(matches!(
+        opened.reader.read(Lsn(1), 1, 1),
+        Err(StoreError::Closed)
+    ));
 
     let mut opened = place.open();
     assert_eq!((opened.last_lsn, opened.next_lsn), (Lsn(100), Lsn(101)));
     assert_eq!((opened.node_id, opened.incarnation), (node, incarnation));
     assert_eq!(opened.last_alive, Millis(3_000));
-    assert!(opened.lost.is_none() && opened.notes.is_empty(), "{:?}", opened.notes);
+    assert!(
+        opened.lost.is_none() && opened.notes.is_empty(),
+        "{:?}",
+        opened.notes
+    );
     put(&mut *opened.store, 101..=120);
     assert_eq!(all(&*opened.reader), batch(1..=120));
 }
@@ -192,7 +237,16 @@ pub(super) fn a_record_of_a_megabyte_is_kept_and_three_are_refused<P: Place>() {
     let records: Vec<_> = (1..=5).map(|lsn| big(lsn, 1 << 20)).collect();
     opened.store.append(&records).unwrap();
     let error = opened.store.append(&[big(6, 3 << 20)]).unwrap_err();
-    assert!(matches!(error, StoreError::TooLarge { limit: 2_097_152, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            StoreError::TooLarge {
+                limit: 2_097_152,
+                ..
+            }
+        ),
+        "{error}"
+    );
     opened.store.append(&[big(6, 10)]).unwrap();
     opened.store.commit(Durability::Disk).unwrap();
     assert_eq!(opened.store.stats().blob_files, 0);
@@ -201,7 +255,10 @@ pub(super) fn a_record_of_a_megabyte_is_kept_and_three_are_refused<P: Place>() {
     let found = opened.reader.read(Lsn(1), 10, 1 << 30).unwrap();
     assert_eq!(found[..5], records);
     assert_eq!(lsns(&found), [1, 2, 3, 4, 5, 6]);
-    assert_eq!(lsns(&opened.reader.read_back(Lsn(9), 10, 1 << 30).unwrap()), [6, 5, 4, 3, 2, 1]);
+    assert_eq!(
+        lsns(&opened.reader.read_back(Lsn(9), 10, 1 << 30).unwrap()),
+        [6, 5, 4, 3, 2, 1]
+    );
 }
 
 pub(super) fn a_checkpoint_comes_back_with_everything<P: Place>() {
@@ -213,11 +270,18 @@ pub(super) fn a_checkpoint_comes_back_with_everything<P: Place>() {
     assert_eq!(opened.store.stats().checkpoint_lsn, Lsn(30));
     opened.store.close(Millis(1)).unwrap();
     let found = place.open().checkpoint.unwrap();
-    assert_eq!((found.lsn, found.at, found.expected_clients), (Lsn(30), Millis(5_000), 42));
+    assert_eq!(
+        (found.lsn, found.at, found.expected_clients),
+        (Lsn(30), Millis(5_000), 42)
+    );
     assert_eq!(found.leases.len(), 3);
     assert_eq!(found.leases[1].image, lease("SHOP", "host-2"));
     assert_eq!(found.leases[1].lsn, Lsn(2));
-    let apps: Vec<_> = found.overrides.iter().map(|entry| entry.app.clone()).collect();
+    let apps: Vec<_> = found
+        .overrides
+        .iter()
+        .map(|entry| entry.app.clone())
+        .collect();
     assert_eq!(apps, [Some(AppName::new("SHOP")), None]);
     assert_eq!(found.overrides[0].status, Status::OutOfService);
 }
@@ -229,13 +293,19 @@ pub(super) fn a_checkpoint_is_neither_ahead_of_the_log_nor_behind_another<P: Pla
     opened.store.append(&batch(31..=40)).unwrap();
     assert!(matches!(
         checkpoint(&*opened.reader, 31, 1),
-        Err(StoreError::OutOfOrder { expected: Lsn(30), found: Lsn(31) })
+        Err(StoreError::OutOfOrder {
+            expected: Lsn(30),
+            found: Lsn(31)
+        })
     ));
     checkpoint(&*opened.reader, 30, 1).unwrap();
     checkpoint(&*opened.reader, 30, 2).unwrap();
     assert!(matches!(
         checkpoint(&*opened.reader, 29, 1),
-        Err(StoreError::OutOfOrder { expected: Lsn(30), found: Lsn(29) })
+        Err(StoreError::OutOfOrder {
+            expected: Lsn(30),
+            found: Lsn(29)
+        })
     ));
 }
 
@@ -249,18 +319,31 @@ pub(super) fn trimming_drops_whole_old_segments_that_nobody_needs<P: Place>() {
     let before = opened.reader.segments();
     assert!(before.len() >= 8, "{} segments", before.len());
     let trimmed = opened.store.trim(Lsn(2_001), late).unwrap();
-    assert_eq!(trimmed.segments, 0, "without checkpoints a restart needs all of it");
+    assert_eq!(
+        trimmed.segments, 0,
+        "without checkpoints a restart needs all of it"
+    );
     checkpoint(&*opened.reader, 600, 1).unwrap();
     assert_eq!(opened.store.trim(Lsn(2_001), late).unwrap().segments, 0);
     checkpoint(&*opened.reader, 1_900, 1).unwrap();
 
     let trimmed = opened.store.trim(Lsn(2_001), Millis(11_150)).unwrap();
-    assert_eq!((trimmed.segments, trimmed.first_lsn), (1, Lsn(101)), "young history stays");
+    assert_eq!(
+        (trimmed.segments, trimmed.first_lsn),
+        (1, Lsn(101)),
+        "young history stays"
+    );
     while opened.store.trim(Lsn(300), late).unwrap().segments > 0 {}
-    assert!(opened.reader.first_lsn() <= Lsn(300), "a reader needs it from 300 on");
+    assert!(
+        opened.reader.first_lsn() <= Lsn(300),
+        "a reader needs it from 300 on"
+    );
     while opened.store.trim(Lsn(2_001), late).unwrap().segments > 0 {}
     let first = opened.reader.first_lsn();
-    assert!(first > Lsn(300) && first <= Lsn(601), "the older checkpoint needs 601, not {first}");
+    assert!(
+        first > Lsn(300) && first <= Lsn(601),
+        "the older checkpoint needs 601, not {first}"
+    );
     checkpoint(&*opened.reader, 2_000, 1).unwrap();
     checkpoint(&*opened.reader, 2_000, 1).unwrap();
     while opened.store.trim(Lsn(9_999), late).unwrap().segments > 0 {}
@@ -283,9 +366,18 @@ pub(super) fn trimming_by_bytes_keeps_the_newest<P: Place>() {
     checkpoint(&*opened.reader, 1_999, 1).unwrap();
     checkpoint(&*opened.reader, 2_000, 1).unwrap();
     assert!(opened.store.stats().log_bytes > 400 << 10);
-    while opened.store.trim(Lsn(2_001), Millis(1_000)).unwrap().segments > 0 {}
+    while opened
+        .store
+        .trim(Lsn(2_001), Millis(1_000))
+        .unwrap()
+        .segments
+        > 0
+    {}
     let stats = opened.store.stats();
-    assert!(stats.log_bytes <= 300 << 10 && stats.log_bytes > 200 << 10, "{stats:?}");
+    assert!(
+        stats.log_bytes <= 300 << 10 && stats.log_bytes > 200 << 10,
+        "{stats:?}"
+    );
 }
 
 pub(super) fn a_trimmed_store_opens_and_never_gives_an_lsn_twice<P: Place>() {
@@ -296,27 +388,43 @@ pub(super) fn a_trimmed_store_opens_and_never_gives_an_lsn_twice<P: Place>() {
     }
     checkpoint(&*opened.reader, 999, 2).unwrap();
     checkpoint(&*opened.reader, 1_000, 2).unwrap();
-    while opened.store.trim(Lsn(1_001), Millis(9_000_000)).unwrap().segments > 0 {}
+    while opened
+        .store
+        .trim(Lsn(1_001), Millis(9_000_000))
+        .unwrap()
+        .segments
+        > 0
+    {}
     let first = opened.reader.first_lsn();
     assert!(first > Lsn(500));
     opened.store.close(Millis(1)).unwrap();
     let opened = place.open();
     assert_eq!((opened.last_lsn, opened.next_lsn), (Lsn(1_000), Lsn(1_001)));
     assert_eq!(opened.reader.first_lsn(), first);
-    assert!(opened.lost.is_none() && opened.notes.is_empty(), "{:?}", opened.notes);
+    assert!(
+        opened.lost.is_none() && opened.notes.is_empty(),
+        "{:?}",
+        opened.notes
+    );
 }
 
 pub(super) fn a_segment_is_closed_by_age_too<P: Place>() {
     let place = P::new(|options| options.segment_age_ms = 1_000);
     let mut opened = place.open();
     for lsn in 1..=6 {
-        opened.store.append(&[Arc::new(registered(lsn, lsn * 400))]).unwrap();
+        opened
+            .store
+            .append(&[Arc::new(registered(lsn, lsn * 400))])
+            .unwrap();
     }
     opened.store.commit(Durability::Disk).unwrap();
     let segments = opened.reader.segments();
     let ranges: Vec<_> = segments.iter().map(|s| (s.first.0, s.last.0)).collect();
     assert_eq!(ranges, [(1, 3), (4, 6)]);
-    assert_eq!((segments[1].earliest, segments[1].latest), (Millis(1_600), Millis(2_400)));
+    assert_eq!(
+        (segments[1].earliest, segments[1].latest),
+        (Millis(1_600), Millis(2_400))
+    );
 }
 
 pub(super) fn small_values_are_kept_by_name<P: Place>() {
@@ -329,15 +437,24 @@ pub(super) fn small_values_are_kept_by_name<P: Place>() {
     reader.meta_put("other", b"4").unwrap();
     reader.meta_put("gone", b"5").unwrap();
     reader.meta_remove("gone").unwrap();
-    assert!(matches!(reader.meta_put("x", &[0; 4_097]), Err(StoreError::TooLarge { .. })));
+    assert!(matches!(
+        reader.meta_put("x", &[0; 4_097]),
+        Err(StoreError::TooLarge { .. })
+    ));
     opened.store.commit(Durability::Disk).unwrap();
     opened.store.close(Millis(1)).unwrap();
     let reader = place.open().reader;
-    assert_eq!(reader.meta_get("cursor/b").unwrap().as_deref(), Some(&b"3"[..]));
+    assert_eq!(
+        reader.meta_get("cursor/b").unwrap().as_deref(),
+        Some(&b"3"[..])
+    );
     assert_eq!(reader.meta_get("gone").unwrap(), None);
     assert_eq!(
         reader.meta_list("cursor/").unwrap(),
-        [("cursor/a".to_owned(), b"1".to_vec()), ("cursor/b".to_owned(), b"3".to_vec())]
+        [
+            ("cursor/a".to_owned(), b"1".to_vec()),
+            ("cursor/b".to_owned(), b"3".to_vec())
+        ]
     );
 }
 
@@ -350,10 +467,19 @@ pub(super) fn figures_count_what_happened<P: Place>() {
     opened.store.append(&batch(10..=10)).unwrap();
     opened.store.commit(Durability::Disk).unwrap();
     let after = opened.store.stats();
-    assert_eq!(after.syncs - before.syncs, 1, "one sync for one durable commit");
+    assert_eq!(
+        after.syncs - before.syncs,
+        1,
+        "one sync for one durable commit"
+    );
     assert_eq!(after.flushes - before.flushes, 1);
     assert_eq!((after.first_lsn, after.last_lsn), (Lsn(1), Lsn(10)));
-    let records: u64 = opened.reader.segments().iter().map(|segment| segment.bytes).sum();
+    let records: u64 = opened
+        .reader
+        .segments()
+        .iter()
+        .map(|segment| segment.bytes)
+        .sum();
     assert_eq!(after.log_bytes, records);
     assert!(after.log_bytes > before.log_bytes);
 }

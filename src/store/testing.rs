@@ -55,13 +55,18 @@ pub struct Faults {
 
 impl std::fmt::Debug for Faults {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Faults").field("calls", &self.calls()).finish_non_exhaustive()
+        f.debug_struct("Faults")
+            .field("calls", &self.calls())
+            .finish_non_exhaustive()
     }
 }
 
 impl Faults {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.0.lock().expect("holders of this lock do not panic")
+        self.state
+            .0
+            .lock()
+            .expect("holders of this lock do not panic")
     }
 
     /// Makes the `nth` call (1 is the next one) of an operation fail. The store is poisoned by it,
@@ -99,7 +104,10 @@ impl Faults {
     /// Waits until a commit waits: everything that precedes it has then been done.
     pub fn wait_for_blocked_commit(&self) {
         let state = self.state();
-        let waiting = self.state.1.wait_while(state, |state| state.commits_waiting == 0);
+        let waiting = self
+            .state
+            .1
+            .wait_while(state, |state| state.commits_waiting == 0);
         drop(waiting.expect("holders of this lock do not panic"));
     }
 
@@ -116,7 +124,11 @@ impl Faults {
     /// How often the store was asked to sync to the disk.
     pub fn syncs(&self) -> usize {
         let state = self.state();
-        state.calls.iter().filter(|call| **call == Call::Commit(Durability::Disk)).count()
+        state
+            .calls
+            .iter()
+            .filter(|call| **call == Call::Commit(Durability::Disk))
+            .count()
     }
 
     fn enter(&self, operation: Operation, call: Call) -> Result<(), StoreError> {
@@ -137,7 +149,10 @@ impl Faults {
             state.commits_waiting -= 1;
         }
         let count = state.counts[operation as usize];
-        let failure = state.failures.iter().find(|(o, n, _)| (*o, *n) == (operation, count));
+        let failure = state
+            .failures
+            .iter()
+            .find(|(o, n, _)| (*o, *n) == (operation, count));
         if let Some(error) = failure.map(|(_, _, failure)| failure()) {
             state.poison = Some(error.to_string());
             return Err(error);
@@ -157,13 +172,25 @@ impl FaultStore {
     /// Puts a fault store in front of `inner`.
     pub fn new(inner: Box<dyn LogStore>) -> (Self, Faults) {
         let faults = Faults::default();
-        (Self { inner, faults: faults.clone() }, faults)
+        (
+            Self {
+                inner,
+                faults: faults.clone(),
+            },
+            faults,
+        )
     }
 
     /// Puts a fault store in front of the one that was opened.
     pub fn wrap(opened: Opened) -> (Opened, Faults) {
         let (store, faults) = Self::new(opened.store);
-        (Opened { store: Box::new(store), ..opened }, faults)
+        (
+            Opened {
+                store: Box::new(store),
+                ..opened
+            },
+            faults,
+        )
     }
 }
 
@@ -176,7 +203,8 @@ impl LogStore for FaultStore {
     }
 
     fn commit(&mut self, durability: Durability) -> Result<(), StoreError> {
-        self.faults.enter(Operation::Commit, Call::Commit(durability))?;
+        self.faults
+            .enter(Operation::Commit, Call::Commit(durability))?;
         self.inner.commit(durability)
     }
 
@@ -186,7 +214,8 @@ impl LogStore for FaultStore {
     }
 
     fn touch_watermark(&mut self, acknowledged: Lsn, now_wall: Millis) -> Result<(), StoreError> {
-        self.faults.enter(Operation::Watermark, Call::Watermark(acknowledged))?;
+        self.faults
+            .enter(Operation::Watermark, Call::Watermark(acknowledged))?;
         self.inner.touch_watermark(acknowledged, now_wall)
     }
 
@@ -226,8 +255,14 @@ pub fn instance(app: &str, id: &str) -> Instance {
         host_name: "host-1".into(),
         ip_addr: "10.0.0.1".into(),
         sid: Some("na".into()),
-        port: Port { number: 8080, enabled: true },
-        secure_port: Port { number: 443, enabled: false },
+        port: Port {
+            number: 8080,
+            enabled: true,
+        },
+        secure_port: Port {
+            number: 443,
+            enabled: false,
+        },
         country_id: 1,
         data_center: DataCenter::MyOwn,
         status: Status::Up,
@@ -267,7 +302,10 @@ pub fn registered(lsn: u64, at: u64) -> Record {
         lsn: Lsn(lsn),
         at: Millis(at),
         origin: Origin::Client,
-        actor: Actor { address: Some("10.0.0.1".into()), ..Actor::default() },
+        actor: Actor {
+            address: Some("10.0.0.1".into()),
+            ..Actor::default()
+        },
         change: Change {
             app: AppName::new("SHOP"),
             id: InstanceId::new(&id),
@@ -276,5 +314,60 @@ pub fn registered(lsn: u64, at: u64) -> Record {
             override_effect: OverrideEffect::Keep,
             visible: true,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemDisk;
+    use crate::store::suite::{all, batch, lsns};
+
+    #[test]
+    fn a_planned_failure_comes_once_and_stops_the_handle() {
+        let disk = MemDisk::new(options("mem"));
+        let (mut opened, faults) = FaultStore::wrap(disk.open(Millis(1)));
+        faults.fill_disk(Operation::Commit, 2);
+        opened.store.append(&batch(1..=2)).unwrap();
+        opened.store.commit(Durability::Disk).unwrap();
+        opened.store.append(&batch(3..=3)).unwrap();
+        let error = opened.store.commit(Durability::Disk).unwrap_err();
+        assert!(matches!(error, StoreError::NoSpace { .. }), "{error}");
+        assert!(matches!(
+            opened.store.append(&batch(4..=4)),
+            Err(StoreError::Poisoned(_))
+        ));
+        assert_eq!(lsns(&all(&*opened.reader)), [1, 2]);
+        assert_eq!((faults.count(Operation::Append), faults.syncs()), (2, 2));
+        assert_eq!(
+            faults.calls(),
+            [
+                Call::Append(Lsn(1), Lsn(2)),
+                Call::Commit(Durability::Disk),
+                Call::Append(Lsn(3), Lsn(3)),
+                Call::Commit(Durability::Disk),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_blocked_commit_shows_nothing_until_it_is_released() {
+        let disk = MemDisk::new(options("mem"));
+        let (opened, faults) = FaultStore::wrap(disk.open(Millis(1)));
+        let Opened {
+            mut store, reader, ..
+        } = opened;
+        faults.block_commits();
+        std::thread::scope(|scope| {
+            let commit = scope.spawn(move || {
+                store.append(&batch(1..=2)).unwrap();
+                store.commit(Durability::Disk)
+            });
+            faults.wait_for_blocked_commit();
+            assert_eq!(reader.last_lsn(), Lsn(0));
+            faults.release_commits();
+            commit.join().unwrap().unwrap();
+        });
+        assert_eq!(reader.last_lsn(), Lsn(2));
     }
 }

@@ -12,9 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::registry::change::{
     Actor, Change, ChangeKind, LeaseImage, Origin, OverrideEffect, Record,
 };
-use crate::registry::instance::{
-    ActionType, DataCenter, Instance, LeaseTerms, Metadata, Port,
-};
+use crate::registry::instance::{ActionType, DataCenter, Instance, LeaseTerms, Metadata, Port};
 use crate::registry::status::Status;
 use crate::store::intern::Interner;
 use crate::store::{CheckpointLease, CheckpointOverride};
@@ -47,7 +45,11 @@ macro_rules! stored_enum {
     };
 }
 
-stored_enum!(StatusV1, Status, [Down, OutOfService, Starting, Unknown, Up]);
+stored_enum!(
+    StatusV1,
+    Status,
+    [Down, OutOfService, Starting, Unknown, Up]
+);
 stored_enum!(ActionV1, ActionType, [Added, Modified, Deleted]);
 stored_enum!(
     KindV1,
@@ -188,14 +190,35 @@ fn pairs(metadata: &Metadata) -> PairsV1<'_> {
 }
 
 fn metadata(pairs: &PairsV1<'_>, strings: &mut Interner) -> Metadata {
-    pairs.iter().map(|(k, v)| (strings.text(k), strings.text(v))).collect()
+    pairs
+        .iter()
+        .map(|(k, v)| (strings.text(k), strings.text(v)))
+        .collect()
 }
 
 impl<'a> From<&'a Record> for RecordV1<'a> {
     fn from(record: &'a Record) -> Self {
-        let Record { lsn, at, origin, actor, change } = record;
-        let Actor { principal, address, user_agent, reason } = actor;
-        let Change { app, id, kind, lease, override_effect, visible } = change;
+        let Record {
+            lsn,
+            at,
+            origin,
+            actor,
+            change,
+        } = record;
+        let Actor {
+            principal,
+            address,
+            user_agent,
+            reason,
+        } = actor;
+        let Change {
+            app,
+            id,
+            kind,
+            lease,
+            override_effect,
+            visible,
+        } = change;
         Self {
             lsn: lsn.0,
             at: at.0,
@@ -338,15 +361,21 @@ impl InstanceV1<'_> {
             host_name: strings.text(self.host_name),
             ip_addr: strings.text(self.ip_addr),
             sid: strings.option(self.sid),
-            port: Port { number: self.port.0, enabled: self.port.1 },
-            secure_port: Port { number: self.secure_port.0, enabled: self.secure_port.1 },
+            port: Port {
+                number: self.port.0,
+                enabled: self.port.1,
+            },
+            secure_port: Port {
+                number: self.secure_port.0,
+                enabled: self.secure_port.1,
+            },
             country_id: self.country_id,
             data_center: match &self.data_center {
                 DataCenterV1::MyOwn => DataCenter::MyOwn,
                 DataCenterV1::Netflix => DataCenter::Netflix,
-                DataCenterV1::Amazon(pairs) => {
-                    DataCenter::Amazon { metadata: metadata(pairs, strings) }
-                }
+                DataCenterV1::Amazon(pairs) => DataCenter::Amazon {
+                    metadata: metadata(pairs, strings),
+                },
             },
             status: self.status.into(),
             overridden_status: self.overridden_status.into(),
@@ -372,8 +401,18 @@ impl InstanceV1<'_> {
 
 impl<'a> From<&'a CheckpointLease> for CheckpointLeaseV1<'a> {
     fn from(lease: &'a CheckpointLease) -> Self {
-        let CheckpointLease { app, id, lsn, image } = lease;
-        Self { app: app.as_str(), id: id.as_str(), lsn: lsn.0, lease: image.into() }
+        let CheckpointLease {
+            app,
+            id,
+            lsn,
+            image,
+        } = lease;
+        Self {
+            app: app.as_str(),
+            id: id.as_str(),
+            lsn: lsn.0,
+            lease: image.into(),
+        }
     }
 }
 

@@ -67,7 +67,11 @@ impl Watermark {
             bytes.extend(id.to_le_bytes());
         }
         let positions = [self.acknowledged.0, self.synced.0, self.given_out.0];
-        for number in [self.sequence].into_iter().chain(positions).chain([self.alive_at.0]) {
+        for number in [self.sequence]
+            .into_iter()
+            .chain(positions)
+            .chain([self.alive_at.0])
+        {
             bytes.extend(number.to_le_bytes());
         }
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
@@ -101,7 +105,11 @@ impl Watermark {
     /// The LSN that the log must reach if nothing that was promised is gone. `boot_id` is the
     /// system's present one.
     pub(super) fn promised(&self, boot_id: u128) -> Lsn {
-        if self.is_same_boot(boot_id) { self.acknowledged } else { self.synced }
+        if self.is_same_boot(boot_id) {
+            self.acknowledged
+        } else {
+            self.synced
+        }
     }
 
     /// Whether newer records than the log holds may have been told to somebody, although a log
@@ -116,7 +124,9 @@ impl Watermark {
 }
 
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    bytes[at..at + N].try_into().expect("offsets lie within a slot")
+    bytes[at..at + N]
+        .try_into()
+        .expect("offsets lie within a slot")
 }
 
 /// Reads the newer of the two slots of `<dir>/watermark`.
@@ -183,7 +193,12 @@ impl WatermarkFile {
             .truncate(false)
             .open(&path)
             .map_err(|error| StoreError::io("open the watermark", &path, error))?;
-        let mut file = Self { path, file, current: start, on_disk: None };
+        let mut file = Self {
+            path,
+            file,
+            current: start,
+            on_disk: None,
+        };
         // Both slots: from now on every write finds its space taken.
         file.write(start)?;
         file.write(start)?;
@@ -284,11 +299,17 @@ mod tests {
         assert_eq!(read(dir.path()).unwrap(), Found::Nothing);
         let mut file = WatermarkFile::open(dir.path(), mark(10)).unwrap();
         for lsn in 11..20 {
-            file.note(Lsn(lsn), Lsn(lsn), Lsn(lsn - 1), Millis(100 + lsn)).unwrap();
+            file.note(Lsn(lsn), Lsn(lsn), Lsn(lsn - 1), Millis(100 + lsn))
+                .unwrap();
         }
-        let Found::Watermark(found) = read(dir.path()).unwrap() else { panic!("no watermark") };
+        let Found::Watermark(found) = read(dir.path()).unwrap() else {
+            panic!("no watermark")
+        };
         assert_eq!((found.acknowledged, found.synced), (Lsn(19), Lsn(18)));
-        assert_eq!((found.alive_at, found.node_id, found.incarnation), (Millis(119), 1, 2));
+        assert_eq!(
+            (found.alive_at, found.node_id, found.incarnation),
+            (Millis(119), 1, 2)
+        );
     }
 
     #[test]
@@ -304,7 +325,9 @@ mod tests {
             let mut torn = good.clone();
             torn[newer + at] ^= 0x40;
             std::fs::write(&path, &torn).unwrap();
-            let Found::Watermark(found) = read(dir.path()).unwrap() else { panic!("at {at}") };
+            let Found::Watermark(found) = read(dir.path()).unwrap() else {
+                panic!("at {at}")
+            };
             assert_eq!(found.acknowledged, Lsn(11), "byte {at}");
             torn[(newer + 4096) % 8192 + at] ^= 1;
             std::fs::write(&path, &torn).unwrap();
@@ -319,7 +342,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut file = WatermarkFile::open(dir.path(), mark(10)).unwrap();
         file.note(Lsn(4), Lsn(4), Lsn(2), Millis(5)).unwrap();
-        assert_eq!((file.current.acknowledged, file.current.synced), (Lsn(10), Lsn(5)));
+        assert_eq!(
+            (file.current.acknowledged, file.current.synced),
+            (Lsn(10), Lsn(5))
+        );
         assert_eq!(file.current.alive_at, Millis(5));
     }
 
@@ -330,7 +356,8 @@ mod tests {
         assert!(!file.is_due(Millis(77 + 999)));
         assert!(file.is_due(Millis(77 + 1_000)));
         assert!(file.is_due(Millis(76)));
-        file.note(Lsn(10_010), Lsn(10_010), Lsn(10), Millis(77)).unwrap();
+        file.note(Lsn(10_010), Lsn(10_010), Lsn(10), Millis(77))
+            .unwrap();
         assert!(file.is_due(Millis(77)));
         file.sync().unwrap();
         assert!(!file.is_due(Millis(77)));
@@ -338,7 +365,10 @@ mod tests {
 
     #[test]
     fn after_a_reboot_only_what_was_synced_is_promised() {
-        let mark = Watermark { boot_id: 5, ..mark(10) };
+        let mark = Watermark {
+            boot_id: 5,
+            ..mark(10)
+        };
         assert_eq!(mark.promised(5), Lsn(10));
         assert_eq!(mark.promised(6), Lsn(5));
         assert_eq!(mark.promised(0), Lsn(5));
@@ -354,7 +384,10 @@ mod tests {
         assert!(found.may_have_told_more(Lsn(29), boot_id()));
         assert!(!found.may_have_told_more(Lsn(30), boot_id()));
         file.note(Lsn(30), Lsn(30), Lsn(20), Millis(80)).unwrap();
-        assert!(file.current.may_have_told_more(Lsn(30), 1), "flushed only, then rebooted");
+        assert!(
+            file.current.may_have_told_more(Lsn(30), 1),
+            "flushed only, then rebooted"
+        );
         file.note_clean_end(Millis(81)).unwrap();
         assert!(!file.current.may_have_told_more(Lsn(30), 1));
     }
@@ -368,6 +401,16 @@ mod tests {
         bytes[SLOT_LEN - 4..].copy_from_slice(&sum);
         std::fs::write(dir.path().join("watermark"), bytes).unwrap();
         let error = read(dir.path()).unwrap_err();
-        assert!(matches!(error, StoreError::NewerSchema { found: 2, known: 1, .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                StoreError::NewerSchema {
+                    found: 2,
+                    known: 1,
+                    ..
+                }
+            ),
+            "{error}"
+        );
     }
 }
