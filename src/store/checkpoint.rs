@@ -52,14 +52,20 @@ pub(super) fn list(dir: &Path) -> Result<Vec<Lsn>, StoreError> {
 
 /// Whether a file is a damaged checkpoint that was set aside.
 pub(super) fn is_evidence(name: &str) -> bool {
-    name.starts_with(PREFIX) && name.ends_with(".damaged")
+    has_form(name, "damaged")
+}
+
+/// Whether a name is that of a checkpoint with this extension.
+fn has_form(name: &str, extension: &str) -> bool {
+    name.starts_with(PREFIX)
+        && Path::new(name)
+            .extension()
+            .is_some_and(|found| found == extension)
 }
 
 /// Removes what an interrupted [`write`] left.
 pub(super) fn remove_leftovers(dir: &Path) -> Result<(), StoreError> {
-    for path in files::list(dir, |name| {
-        name.starts_with(PREFIX) && name.ends_with(".tmp")
-    })? {
+    for path in files::list(dir, |name| has_form(name, "tmp"))? {
         files::remove(&path)?;
     }
     Ok(())
