@@ -101,7 +101,7 @@ def clients():
 def fingerprint(name, commands):
     """Of all that a build is made of, so that it is made anew when and only when that has changed."""
     digest = hashlib.sha256(repr(commands).encode())
-    for path in sorted(p for p in (HERE / name).rglob("*") if p.is_file()):
+    for path in sorted(p for p in (HERE / name).rglob("*") if p.is_file() and p.suffix != ".md"):
         digest.update(f"{path.relative_to(HERE)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
