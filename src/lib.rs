@@ -6,6 +6,7 @@ pub mod config;
 pub mod http;
 pub mod node;
 pub mod registry;
+pub mod replication;
 pub mod store;
 pub mod telemetry;
 pub mod timers;

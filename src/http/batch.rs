@@ -83,10 +83,11 @@ impl Api {
             return answer::empty(self.bad_input());
         };
         let origin = request::origin(head.headers, true, head.address, Origin::Client);
+        let is_our_kind = request::is_our_kind(head.headers);
         let mut commands = Vec::new();
         let plan: Vec<Planned> = items
             .into_iter()
-            .map(|item| self.plan(item, &mut commands))
+            .map(|item| self.plan(item, is_our_kind, &mut commands))
             .collect();
         let request = Request {
             commands,
@@ -145,7 +146,7 @@ impl Api {
         answer::with_body(StatusCode::OK, negotiated.label, text)
     }
 
-    fn plan(&self, item: BatchItem, commands: &mut Vec<Command>) -> Planned {
+    fn plan(&self, item: BatchItem, is_our_kind: bool, commands: &mut Vec<Command>) -> Planned {
         let failed = || Planned::Answered(Outcome::of(500));
         let (Some(app), Some(action)) = (item.app, item.action) else {
             return failed();
@@ -190,7 +191,11 @@ impl Api {
                     renewal,
                 }
             }
-            Action::Cancel => Command::Cancel { app: app_name, id },
+            Action::Cancel => Command::Cancel {
+                app: app_name,
+                id,
+                dirty: item.last_dirty_timestamp.filter(|_| is_our_kind),
+            },
             Action::StatusUpdate => match status {
                 Some(status) => Command::SetStatus {
                     app: app_name,

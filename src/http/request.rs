@@ -18,6 +18,8 @@ use crate::registry::change::{Actor, Origin};
 
 static REPLICATION: HeaderName = HeaderName::from_static("x-netflix-discovery-replication");
 static IDENTITY_ID: HeaderName = HeaderName::from_static("discoveryidentity-id");
+/// Who a node of our own kind is; see `replication::transport`.
+pub(crate) static NODE: HeaderName = HeaderName::from_static("x-eurekad-node");
 static X_REASON: HeaderName = HeaderName::from_static("x-reason");
 
 /// The first value of a header, if it is text.
@@ -58,6 +60,11 @@ pub(super) fn is_replication(headers: &HeaderMap) -> bool {
     headers
         .get(&REPLICATION)
         .is_some_and(|value| value.as_bytes() == b"true")
+}
+
+/// Whether a node of our own kind sent it: it says who it is, which Java peers do not.
+pub(super) fn is_our_kind(headers: &HeaderMap) -> bool {
+    headers.contains_key(&NODE)
 }
 
 /// Where a change comes from.

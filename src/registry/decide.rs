@@ -25,7 +25,7 @@ impl Registry {
             Command::Renew { app, id, renewal } => {
                 self.decide_renewal(app.as_str(), id.as_str(), *renewal, context)
             }
-            Command::Cancel { app, id } => self.decide_cancel(app, id, context),
+            Command::Cancel { app, id, dirty } => self.decide_cancel(app, id, *dirty, context),
             Command::SetStatus {
                 app,
                 id,
@@ -215,8 +215,17 @@ impl Registry {
     }
 
     /// `protocol.md` 3.4.
-    fn decide_cancel(&self, app: &AppName, id: &InstanceId, context: &Context) -> Decision {
+    fn decide_cancel(
+        &self,
+        app: &AppName,
+        id: &InstanceId,
+        dirty: Option<i64>,
+        context: &Context,
+    ) -> Decision {
         if let Some(lease) = self.lease(app.as_str(), id.as_str()) {
+            if dirty.is_some_and(|dirty| dirty < lease.instance().last_dirty_timestamp) {
+                return Decision::reply(Reply::Conflict(lease.clone()));
+            }
             let change = removal(ChangeKind::Cancelled, lease, context);
             return Decision {
                 changes: vec![change],

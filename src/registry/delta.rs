@@ -1,5 +1,5 @@
-//! The tail of the log that deltas are made of: the visible changes of the last three minutes, and
-//! the net result that clients are told (`protocol.md` 4, design 3).
+//! The tail of the log: the changes of the last three minutes, for readers that are close behind
+//! (peer senders), and the net result of them that clients are told (`protocol.md` 4, design 3).
 //!
 //! The tail is a window on the change log, kept in memory as shared records; it is published
 //! together with the registry, so that entries and hash code come from one position.
@@ -11,7 +11,7 @@ use imbl::Vector;
 
 use super::Registry;
 use super::change::{LeaseImage, Record};
-use crate::types::{AppName, InstanceId, Millis};
+use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// The window. A clone shares everything.
 #[derive(Clone, Debug, Default)]
@@ -30,14 +30,26 @@ struct Entry {
 type LastEntry<'a> = (&'a InstanceId, &'a Arc<Record>);
 
 impl DeltaTail {
-    /// Takes a record in, if clients are told of it. `queued` is monotonic.
+    /// Takes the next record in. `queued` is monotonic.
     pub fn push(&mut self, record: &Arc<Record>, queued: Millis) {
-        if record.change.visible && record.change.lease.is_some() {
-            self.entries.push_back(Entry {
-                queued,
-                record: record.clone(),
-            });
-        }
+        self.entries.push_back(Entry {
+            queued,
+            record: record.clone(),
+        });
+    }
+
+    /// The records from `first` on, oldest first; `None` if the window does not reach back so far.
+    pub fn since(&self, first: Lsn) -> Option<impl Iterator<Item = &Arc<Record>>> {
+        let oldest = self.entries.front()?.record.lsn;
+        let skipped = first.0.checked_sub(oldest.0)?;
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        Some(self.entries.iter().skip(skipped).map(|entry| &entry.record))
+    }
+
+    /// What clients are told of, with its place.
+    fn told(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        let is_told = |entry: &Entry| entry.record.change.visible && entry.record.change.lease.is_some();
+        self.entries.iter().enumerate().filter(move |(_, entry)| is_told(entry))
     }
 
     /// Drops what is older than `retention_ms`, from the front up to the first young entry. Says
@@ -82,11 +94,11 @@ impl DeltaTail {
         let mut places: HashMap<&AppName, usize> = HashMap::new();
         let mut apps: Vec<(&AppName, Vec<LastEntry<'_>>)> = Vec::new();
         let mut last: HashMap<(&AppName, &InstanceId), usize> = HashMap::new();
-        for (position, entry) in self.entries.iter().enumerate() {
+        for (position, entry) in self.told() {
             let change = &entry.record.change;
             last.insert((&change.app, &change.id), position);
         }
-        for (position, entry) in self.entries.iter().enumerate() {
+        for (position, entry) in self.told() {
             let change = &entry.record.change;
             let place = *places.entry(&change.app).or_insert_with(|| {
                 apps.push((&change.app, Vec::new()));

@@ -71,6 +71,7 @@ impl Lease {
 pub struct LeaseClock {
     mono: AtomicU64,
     wall: AtomicU64,
+    by_client: AtomicU64,
 }
 
 impl LeaseClock {
@@ -78,6 +79,7 @@ impl LeaseClock {
         Self {
             mono: AtomicU64::new(renewed.mono.0),
             wall: AtomicU64::new(renewed.wall.0),
+            by_client: AtomicU64::new(0),
         }
     }
 
@@ -89,6 +91,16 @@ impl LeaseClock {
     /// Wall time of the last renewal; shown as `lastRenewalTimestamp`.
     pub fn renewed_wall(&self) -> Millis {
         Millis(self.wall.load(Ordering::Relaxed))
+    }
+
+    /// Monotonic time of the last renewal that the client itself brought to this node, 0 if none:
+    /// what peers have to be told.
+    pub fn renewed_by_client(&self) -> Millis {
+        Millis(self.by_client.load(Ordering::Relaxed))
+    }
+
+    pub fn set_renewed_by_client(&self, mono: Millis) {
+        self.by_client.store(mono.0, Ordering::Relaxed);
     }
 
     pub fn set(&self, renewed: Now) {

@@ -22,17 +22,21 @@ pub mod self_preservation;
 pub mod status;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 mod vips;
 
 use std::fmt::Write as _;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use change::{LeaseImage, OverrideEffect, Record};
+use change::{ChangeKind, LeaseImage, OverrideEffect, Record};
 use lease::{Lease, LeaseClock};
 use rules::{OverrideScope, Rules};
 use status::Status;
+pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
+use tombstones::Tombstones;
 use vips::VipIndex;
 
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
@@ -44,6 +48,7 @@ pub struct Registry {
     apps: OrdMap<AppName, Application>,
     overrides: OrdMap<OverrideKey, Status>,
     vips: VipIndex,
+    tombstones: Tombstones,
     /// Leases by status, in the order of [`Status::ALL`].
     statuses: [u64; 5],
     /// Sum of the expected renewals per minute of all leases, in thousandths.
@@ -94,6 +99,7 @@ impl Registry {
             apps: OrdMap::new(),
             overrides: OrdMap::new(),
             vips: VipIndex::default(),
+            tombstones: Tombstones::default(),
             statuses: [0; 5],
             expected_millirenewals: 0,
             lsn: Lsn::ZERO,
@@ -153,6 +159,30 @@ impl Registry {
         self.apps.values().flat_map(|app| app.leases.values())
     }
 
+    /// The leases behind one of them, by application and id: the way to go through all of them in
+    /// pieces while they change.
+    pub fn leases_after<'a>(
+        &'a self,
+        after: Option<&(AppName, InstanceId)>,
+    ) -> impl Iterator<Item = &'a Arc<Lease>> {
+        let rest: Vec<&'a Arc<Lease>> = match after {
+            Some((app, id)) => {
+                let same = self.apps.get(app).into_iter();
+                let bounds = (Bound::Excluded(id.clone()), Bound::Unbounded);
+                same.flat_map(|app| app.leases.range(bounds.clone()).map(|(_, lease)| lease))
+                    .collect()
+            }
+            None => Vec::new(),
+        };
+        let start = match after {
+            Some((app, _)) => Bound::Excluded(app.clone()),
+            None => Bound::Unbounded,
+        };
+        let others = self.apps.range((start, Bound::Unbounded));
+        rest.into_iter()
+            .chain(others.flat_map(|(_, app)| app.leases.values()))
+    }
+
     /// The overrides and what they are stored under.
     pub fn overrides(&self) -> impl Iterator<Item = (&OverrideKey, Status)> {
         self.overrides.iter().map(|(key, status)| (key, *status))
@@ -161,6 +191,30 @@ impl Registry {
     /// The override that holds for an instance.
     pub fn override_of(&self, app: &AppName, id: &InstanceId) -> Option<Status> {
         self.overrides.get(&self.override_key(app, id)).copied()
+    }
+
+    /// What is remembered of a lease that is gone.
+    pub fn tombstone(&self, app: &AppName, id: &InstanceId) -> Option<&Tombstone> {
+        self.tombstones.get(app, id)
+    }
+
+    /// What is remembered of an application's leases that are gone.
+    pub fn tombstones_of(&self, app: &str) -> impl Iterator<Item = (&InstanceId, &Tombstone)> {
+        self.tombstones.of_app(&AppName::new(app))
+    }
+
+    /// Remembers a removal that a checkpoint does not tell of, unless the lease is there again.
+    pub fn restore_tombstone(&mut self, record: &Record) {
+        let change = &record.change;
+        let is_there = self.lease(change.app.as_str(), change.id.as_str()).is_some();
+        if let Some(image) = change.lease.as_ref().filter(|_| !is_there && change.kind.removes()) {
+            let stone = Tombstone {
+                dirty: image.instance.last_dirty_timestamp,
+                is_cancelled: change.kind == ChangeKind::Cancelled,
+                at: record.at,
+            };
+            self.tombstones.put(&change.app, &change.id, stone);
+        }
     }
 
     /// Position of the last visible change among the instances of a vip (or secure vip), and the
@@ -229,6 +283,7 @@ impl Registry {
         let Some(image) = &change.lease else { return };
         if change.kind.removes() {
             self.remove(&change.app, &change.id, record.lsn, change.visible);
+            self.restore_tombstone(record);
         } else {
             let kept_clock = self
                 .lease(change.app.as_str(), change.id.as_str())
@@ -245,6 +300,7 @@ impl Registry {
                 clock,
                 lsn: record.lsn,
             };
+            self.tombstones.forget(&change.app, &change.id);
             self.put(&change.app, &change.id, &Arc::new(lease), change.visible);
         }
     }

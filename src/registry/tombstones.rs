@@ -1,0 +1,68 @@
+//! What is gone, for an hour: the memory that keeps a comparison of two registries from bringing
+//! back what one of them cancelled. Follows from the records alone, so every node that has the same
+//! log remembers the same.
+
+use imbl::{OrdMap, Vector};
+
+use crate::types::{AppName, InstanceId, Millis};
+
+/// How long it is remembered, ms of the records' wall time.
+pub const KEPT_MS: u64 = 3_600_000;
+/// Most that is remembered, the oldest go first.
+const KEPT_MAX: usize = 200_000;
+
+/// A lease that was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tombstone {
+    /// The version that was removed.
+    pub dirty: i64,
+    /// Whether it was cancelled; otherwise it expired.
+    pub is_cancelled: bool,
+    /// Wall time of the removal.
+    pub at: Millis,
+}
+
+type Key = (AppName, InstanceId);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tombstones {
+    stones: OrdMap<Key, Tombstone>,
+    order: Vector<(Millis, Key)>,
+}
+
+impl Tombstones {
+    pub(super) fn get(&self, app: &AppName, id: &InstanceId) -> Option<&Tombstone> {
+        self.stones.get(&(app.clone(), id.clone()))
+    }
+
+    pub(super) fn of_app<'a>(
+        &'a self,
+        app: &AppName,
+    ) -> impl Iterator<Item = (&'a InstanceId, &'a Tombstone)> {
+        let from = (app.clone(), InstanceId::new(""));
+        let app = app.clone();
+        self.stones
+            .range(from..)
+            .take_while(move |((of, _), _)| *of == app)
+            .map(|((_, id), stone)| (id, stone))
+    }
+
+    pub(super) fn put(&mut self, app: &AppName, id: &InstanceId, stone: Tombstone) {
+        let key = (app.clone(), id.clone());
+        self.order.push_back((stone.at, key.clone()));
+        self.stones.insert(key, stone);
+        while self.order.len() > KEPT_MAX
+            || self.order.front().is_some_and(|(at, _)| stone.at.since(*at) > KEPT_MS)
+        {
+            let Some((at, key)) = self.order.pop_front() else { return };
+            // A younger one of the same instance has an entry of its own.
+            if self.stones.get(&key).is_some_and(|stone| stone.at == at) {
+                self.stones.remove(&key);
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self, app: &AppName, id: &InstanceId) {
+        self.stones.remove(&(app.clone(), id.clone()));
+    }
+}

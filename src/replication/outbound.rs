@@ -1,0 +1,227 @@
+//! What a peer is told: from records of the log, or from renewals, to the items of a batch.
+//!
+//! A record says that something happened; what is sent is how things are now. So several changes of
+//! one instance become the one or two items that bring a peer from any of the states in between to
+//! the present one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::registry::Registry;
+use crate::registry::change::{Change, ChangeKind, Record};
+use crate::registry::lease::Lease;
+use crate::registry::status::Status;
+use crate::types::{AppName, InstanceId, Lsn, Millis};
+
+/// Most items of one batch, as Java peers send them (`protocol.md` 7.2).
+pub const BATCH_ITEMS: usize = 250;
+
+/// One thing that a peer is told.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// The whole instance as it is.
+    Register(Arc<Lease>),
+    /// It was renewed here by its client; with the override that holds here.
+    Heartbeat {
+        lease: Arc<Lease>,
+        overridden: Option<Status>,
+    },
+    /// It is gone; with its last version, which Java peers ignore.
+    Cancel {
+        app: AppName,
+        id: InstanceId,
+        dirty: Option<i64>,
+    },
+    /// The override that holds.
+    SetStatus {
+        lease: Arc<Lease>,
+        status: Status,
+    },
+    /// No override holds; the status is what the instance has now.
+    DeleteOverride(Arc<Lease>),
+}
+
+impl Item {
+    pub fn app(&self) -> AppName {
+        match self {
+            Self::Cancel { app, .. } => app.clone(),
+            Self::Register(lease)
+            | Self::Heartbeat { lease, .. }
+            | Self::SetStatus { lease, .. }
+            | Self::DeleteOverride(lease) => lease.instance().app.clone(),
+        }
+    }
+
+    pub fn id(&self) -> InstanceId {
+        match self {
+            Self::Cancel { id, .. } => id.clone(),
+            Self::Register(lease)
+            | Self::Heartbeat { lease, .. }
+            | Self::SetStatus { lease, .. }
+            | Self::DeleteOverride(lease) => lease.instance().id(),
+        }
+    }
+}
+
+/// What happened to an instance in a stretch of the log, as far as this node has to pass it on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Happened {
+    was_registered: bool,
+    /// The version that was cancelled.
+    cancelled: Option<i64>,
+    was_overridden: bool,
+}
+
+/// A batch of changes, and the position up to which a peer that took it has everything.
+#[derive(Clone, Debug)]
+pub struct Changes {
+    pub items: Vec<Item>,
+    pub upto: Lsn,
+}
+
+/// What to send for `records` (in order) when things now stand as in `state`. Stops before an item
+/// too many; `upto` says how far it came.
+///
+/// What came by replication is not passed on: the mesh is full, its source tells everybody itself.
+/// Evictions are not either, as in the original: each node judges by the renewals that reach it.
+pub fn changes<'a>(records: impl IntoIterator<Item = &'a Arc<Record>>, state: &Registry) -> Changes {
+    let mut upto = Lsn::ZERO;
+    let mut order: Vec<(AppName, InstanceId)> = Vec::new();
+    let mut happened: HashMap<(AppName, InstanceId), Happened> = HashMap::new();
+    let mut items_at_most = 0;
+    for record in records {
+        let change = &record.change;
+        if !record.origin.is_replication() && is_passed_on(change.kind) {
+            let key = (change.app.clone(), change.id.clone());
+            let entry = happened.entry(key.clone()).or_insert_with(|| {
+                order.push(key);
+                Happened::default()
+            });
+            let before = entry.items_at_most();
+            entry.note(change);
+            items_at_most += entry.items_at_most() - before;
+            if items_at_most > BATCH_ITEMS {
+                break;
+            }
+        }
+        upto = record.lsn;
+    }
+    // The record that was one too many may have marked an instance; what is sent of it is its
+    // present state, which does no harm.
+    let mut items = Vec::new();
+    for key in &order {
+        let Some(happened) = happened.get(key) else { continue };
+        push_items(&mut items, key, *happened, state);
+    }
+    items.truncate(BATCH_ITEMS);
+    Changes { items, upto }
+}
+
+/// The whole registry, for a peer that the log cannot bring up to date: one heartbeat per lease (a
+/// peer that lacks it, or has it older, asks for it; one that has it newer says so) and every
+/// override. Starts behind `after` and stops at a batch; the last key is where to go on.
+pub fn sweep(
+    state: &Registry,
+    after: Option<&(AppName, InstanceId)>,
+) -> (Vec<Item>, Option<(AppName, InstanceId)>) {
+    let mut items = Vec::new();
+    let mut last = None;
+    for lease in state.leases_after(after) {
+        let (app, id) = (lease.instance().app.clone(), lease.instance().id());
+        let overridden = state.override_of(&app, &id);
+        if items.len() + 2 > BATCH_ITEMS {
+            return (items, last);
+        }
+        items.push(Item::Heartbeat { lease: lease.clone(), overridden });
+        if let Some(status) = overridden {
+            items.push(Item::SetStatus { lease: lease.clone(), status });
+        }
+        last = Some((app, id));
+    }
+    (items, None)
+}
+
+/// The leases that their clients renewed here after `since` and up to `until` (monotonic), at most a
+/// batch of them, and the key behind which there are more.
+pub fn renewals(
+    state: &Registry,
+    since: Millis,
+    until: Millis,
+    after: Option<&(AppName, InstanceId)>,
+    at_most: usize,
+) -> (Vec<Item>, Option<(AppName, InstanceId)>) {
+    let mut items = Vec::new();
+    for lease in state.leases_after(after) {
+        let renewed = lease.clock.renewed_by_client();
+        if renewed <= since || renewed > until {
+            continue;
+        }
+        if items.len() == at_most {
+            let last = items.last().map(|item: &Item| (item.app(), item.id()));
+            return (items, last);
+        }
+        let instance = lease.instance();
+        let overridden = state.override_of(&instance.app, &instance.id());
+        items.push(Item::Heartbeat { lease: lease.clone(), overridden });
+    }
+    (items, None)
+}
+
+fn is_passed_on(kind: ChangeKind) -> bool {
+    match kind {
+        ChangeKind::Registered
+        | ChangeKind::Reregistered
+        | ChangeKind::MetadataUpdated
+        | ChangeKind::OverrideSet
+        | ChangeKind::OverrideLifted
+        | ChangeKind::Cancelled => true,
+        ChangeKind::OverrideStored
+        | ChangeKind::OverrideForgotten
+        | ChangeKind::StatusRestored
+        | ChangeKind::Evicted => false,
+    }
+}
+
+impl Happened {
+    fn note(&mut self, change: &Change) {
+        match change.kind {
+            ChangeKind::OverrideSet | ChangeKind::OverrideLifted => self.was_overridden = true,
+            ChangeKind::Cancelled => {
+                let instance = change.lease.as_ref().map(|lease| &lease.instance);
+                self.cancelled = instance.map(|instance| instance.last_dirty_timestamp);
+            }
+            _ => self.was_registered = true,
+        }
+    }
+
+    fn items_at_most(self) -> usize {
+        usize::from(self.was_registered)
+            + usize::from(self.cancelled.is_some())
+            + usize::from(self.was_overridden)
+    }
+}
+
+fn push_items(
+    items: &mut Vec<Item>,
+    key: &(AppName, InstanceId),
+    happened: Happened,
+    state: &Registry,
+) {
+    let (app, id) = key;
+    let lease = state.lease(app.as_str(), id.as_str());
+    // A lease that is there again without having been registered here came from a peer: the cancel
+    // is history.
+    if happened.cancelled.is_some() && (lease.is_none() || happened.was_registered) {
+        items.push(Item::Cancel { app: app.clone(), id: id.clone(), dirty: happened.cancelled });
+    }
+    let Some(lease) = lease else { return };
+    if happened.was_registered {
+        items.push(Item::Register(lease.clone()));
+    }
+    if happened.was_overridden {
+        items.push(match state.override_of(app, id) {
+            Some(status) => Item::SetStatus { lease: lease.clone(), status },
+            None => Item::DeleteOverride(lease.clone()),
+        });
+    }
+}

@@ -1,0 +1,502 @@
+//! What to send to one peer next, and what follows from its answers: a state machine without I/O.
+//!
+//! There is at most one request in flight. Changes and renewals take turns, so that neither a flood of
+//! changes nor a noisy client holds the other up; a sweep of the whole registry goes on in what time
+//! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
+//! when its turn comes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::outbound::{self, BATCH_ITEMS, Item};
+use crate::changelog::Published;
+use crate::registry::change::Record;
+use crate::types::{AppName, InstanceId, Lsn, Millis};
+use crate::wire::Draft;
+
+/// Least time between two flushes of renewals, ms.
+const RENEWALS_EVERY_MS: u64 = 1000;
+/// Renewals of one digest at most.
+const DIGEST_ITEMS: usize = 20_000;
+/// First pause after a failure, ms; doubled by each further one.
+const BACK_OFF_MIN_MS: u64 = 1000;
+const BACK_OFF_MAX_MS: u64 = 30_000;
+/// Records looked at in one step; the next step goes on behind them.
+pub const RECORDS_AT_ONCE: usize = 5000;
+
+type Key = (AppName, InstanceId);
+
+/// What is known of the kind of a peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// It has not answered yet.
+    #[default]
+    Unknown,
+    /// It speaks the original's protocol only.
+    Java,
+    /// A node of our own kind.
+    Ours { node_id: String },
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub enum Next {
+    /// Nothing before this moment (monotonic), unless the log moves.
+    Wait(Millis),
+    /// Send these items as one batch.
+    Batch(Vec<Item>),
+    /// Send these renewals as a digest: one number per lease, see [`super::reconcile::fingerprint`].
+    Digest(Vec<Item>),
+}
+
+/// The records behind a position, from memory or from the disk.
+pub trait Records {
+    /// At most [`RECORDS_AT_ONCE`] records from `first` on, oldest first. `None` if the log does not
+    /// reach back so far.
+    fn since(&mut self, first: Lsn) -> Option<Vec<Arc<Record>>>;
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// One result per item, in order.
+    Items(Vec<ItemResult>),
+    /// The leases of a digest that the peer does not have in that version, by their place in it.
+    Unknown(Vec<usize>),
+    /// Success, but not one result per item.
+    WrongCount { sent: usize, got: usize },
+    /// The peer understood the request and refuses what is in it: 400, 413, 500.
+    Refused(u16),
+    /// Anything else: try again later.
+    Failed(Failure),
+}
+
+/// The answer to one item.
+#[derive(Debug)]
+pub struct ItemResult {
+    pub status: u16,
+    /// The peer's instance, where it is newer.
+    pub entity: Option<Draft>,
+}
+
+/// Why a request should be tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection.
+    Connect(String),
+    /// No answer in time.
+    TimedOut,
+    /// The connection broke, or the answer is not what it should be.
+    Broken(String),
+    /// An answer that is about the peer, not about the items: 404, 503, 401 and their like.
+    Status(u16),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connect(why) => write!(f, "cannot connect: {why}"),
+            Self::TimedOut => f.write_str("no answer in time"),
+            Self::Broken(why) => write!(f, "the answer cannot be used: {why}"),
+            Self::Status(status) => write!(f, "it answers with status {status}"),
+        }
+    }
+}
+
+/// What follows from an answer.
+#[derive(Debug)]
+pub enum Effect {
+    /// The peer has a newer version: register it here, as replication.
+    Adopt(Box<Draft>),
+    /// The cursor moved: keep it.
+    Cursor(Lsn),
+    /// An item was given up, since the peer refuses it whatever comes with it.
+    GaveUp { app: AppName, id: InstanceId, status: u16 },
+}
+
+/// Counters of one peer, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub requests: u64,
+    pub items: u64,
+    pub failures: u64,
+    pub item_errors: u64,
+    pub adopted: u64,
+}
+
+/// What is in flight.
+#[derive(Debug)]
+enum Flight {
+    Changes { items: Vec<Item>, upto: Lsn },
+    Owed { items: Vec<Item> },
+    Renewals { items: Vec<Item>, cut: Cut },
+    Sweep { items: Vec<Item>, rest: Option<Key> },
+}
+
+/// A flush of renewals under way: all up to `until`, those behind `after` are still to be sent.
+#[derive(Clone, Debug)]
+struct Cut {
+    until: Millis,
+    after: Option<Key>,
+}
+
+/// One peer's sender.
+#[derive(Debug)]
+pub struct Sender {
+    /// The peer has everything up to here; `None` if it has to be swept first.
+    cursor: Option<Lsn>,
+    /// While sweeping: the position that a complete sweep brings the peer to, and how far it is.
+    sweep: Option<(Lsn, Option<Key>)>,
+    renewed_upto: Millis,
+    cut: Option<Cut>,
+    /// Instances that the peer asked for.
+    owed: BTreeSet<Key>,
+    /// Renewals that a digest could not tell the peer.
+    owed_renewals: BTreeSet<Key>,
+    flight: Option<Flight>,
+    /// Items per batch of changes: halved while the peer refuses batches, to find the bad item.
+    batch_max: usize,
+    failures: u32,
+    quiet_until: Millis,
+    was_changes: bool,
+    kind: Kind,
+    counters: Counters,
+}
+
+impl Sender {
+    /// A sender that goes on at `cursor`, or sweeps first without one. `now` is monotonic: what was
+    /// renewed before it is not told again.
+    pub fn new(cursor: Option<Lsn>, now: Millis) -> Self {
+        Self {
+            cursor,
+            sweep: None,
+            renewed_upto: now,
+            cut: None,
+            owed: BTreeSet::new(),
+            owed_renewals: BTreeSet::new(),
+            flight: None,
+            batch_max: BATCH_ITEMS,
+            failures: 0,
+            quiet_until: Millis::ZERO,
+            was_changes: false,
+            kind: Kind::Unknown,
+            counters: Counters::default(),
+        }
+    }
+
+    pub fn cursor(&self) -> Option<Lsn> {
+        self.cursor
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.kind = kind;
+    }
+
+    /// Whether the last request failed.
+    pub fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// Sends the whole registry again, as after a loss on either side.
+    pub fn sweep_again(&mut self) {
+        self.cursor = None;
+        self.sweep = None;
+    }
+
+    /// Instances that the peer is to be told of, whatever the log says (anti-entropy).
+    pub fn owe(&mut self, keys: impl IntoIterator<Item = Key>) {
+        self.owed.extend(keys);
+    }
+
+    /// What to do at `now` (monotonic). With a request in flight: nothing.
+    pub fn next(&mut self, now: Millis, state: &Published, records: &mut impl Records) -> Next {
+        if self.flight.is_some() {
+            return Next::Wait(Millis(u64::MAX));
+        }
+        if now < self.quiet_until {
+            return Next::Wait(self.quiet_until);
+        }
+        let renewals_due = self.renewed_upto.plus(RENEWALS_EVERY_MS);
+        let has_renewals = self.cut.is_some() || now >= renewals_due;
+        if has_renewals
+            && self.was_changes
+            && let Some(next) = self.next_renewals(now, state)
+        {
+            return next;
+        }
+        if let Some(next) = self.next_owed(state) {
+            return next;
+        }
+        if let Some(next) = self.next_changes(state, records) {
+            return next;
+        }
+        if (self.cut.is_some() || now >= self.renewed_upto.plus(RENEWALS_EVERY_MS))
+            && let Some(next) = self.next_renewals(now, state)
+        {
+            return next;
+        }
+        if let Some(next) = self.next_sweep(state) {
+            return next;
+        }
+        Next::Wait(self.renewed_upto.plus(RENEWALS_EVERY_MS))
+    }
+
+    fn send(&mut self, flight: Flight) -> Next {
+        self.was_changes = matches!(flight, Flight::Changes { .. } | Flight::Owed { .. });
+        let is_digest = matches!(
+            (&flight, &self.kind),
+            (Flight::Renewals { .. }, Kind::Ours { .. })
+        );
+        let items = match &flight {
+            Flight::Changes { items, .. }
+            | Flight::Owed { items }
+            | Flight::Renewals { items, .. }
+            | Flight::Sweep { items, .. } => items.clone(),
+        };
+        self.counters.requests += 1;
+        self.counters.items += items.len() as u64;
+        self.flight = Some(flight);
+        if is_digest { Next::Digest(items) } else { Next::Batch(items) }
+    }
+
+    fn next_owed(&mut self, state: &Published) -> Option<Next> {
+        let mut items = Vec::new();
+        while items.len() + 2 <= self.batch_max.max(2)
+            && let Some((app, id)) = self.owed.pop_first()
+        {
+            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+            items.push(Item::Register(lease.clone()));
+            items.push(match state.registry.override_of(&app, &id) {
+                Some(status) => Item::SetStatus { lease: lease.clone(), status },
+                None => continue,
+            });
+        }
+        while items.len() < self.batch_max
+            && let Some((app, id)) = self.owed_renewals.pop_first()
+        {
+            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+            let overridden = state.registry.override_of(&app, &id);
+            items.push(Item::Heartbeat { lease: lease.clone(), overridden });
+        }
+        (!items.is_empty()).then(|| self.send(Flight::Owed { items }))
+    }
+
+    fn next_changes(&mut self, state: &Published, records: &mut impl Records) -> Option<Next> {
+        loop {
+            let cursor = self.cursor.or(self.sweep.as_ref().map(|(upto, _)| *upto))?;
+            if cursor >= state.lsn() {
+                return None;
+            }
+            let Some(read) = records.since(cursor.next()) else {
+                // The log does not reach back so far.
+                self.sweep_again();
+                return None;
+            };
+            if read.is_empty() {
+                return None;
+            }
+            let mut changes = outbound::changes(&read, &state.registry);
+            if changes.items.is_empty() {
+                self.advance(changes.upto);
+                continue;
+            }
+            if changes.items.len() > self.batch_max {
+                // Looking for an item that the peer refuses: fewer records at a time.
+                let few = read.iter().take((read.len() / 2).min(self.batch_max).max(1));
+                changes = outbound::changes(few, &state.registry);
+                if changes.items.is_empty() {
+                    self.advance(changes.upto);
+                    continue;
+                }
+            }
+            let (items, upto) = (changes.items, changes.upto);
+            return Some(self.send(Flight::Changes { items, upto }));
+        }
+    }
+
+    /// Moves what a finished stretch of the log moves: the cursor, or, during a sweep, the position
+    /// that the sweep leads to.
+    fn advance(&mut self, upto: Lsn) {
+        match (&mut self.cursor, &mut self.sweep) {
+            (Some(cursor), _) => *cursor = upto.max(*cursor),
+            (None, Some((target, _))) => *target = upto.max(*target),
+            (None, None) => {}
+        }
+    }
+
+    fn next_renewals(&mut self, now: Millis, state: &Published) -> Option<Next> {
+        let at_most = match self.kind {
+            Kind::Ours { .. } => DIGEST_ITEMS,
+            Kind::Java | Kind::Unknown => BATCH_ITEMS,
+        };
+        let cut = self.cut.clone().unwrap_or(Cut { until: now, after: None });
+        let (items, after) = outbound::renewals(
+            &state.registry,
+            self.renewed_upto,
+            cut.until,
+            cut.after.as_ref(),
+            at_most,
+        );
+        if items.is_empty() {
+            self.renewed_upto = cut.until;
+            self.cut = None;
+            return None;
+        }
+        let cut = Cut { until: cut.until, after };
+        Some(self.send(Flight::Renewals { items, cut }))
+    }
+
+    fn next_sweep(&mut self, state: &Published) -> Option<Next> {
+        if self.cursor.is_some() {
+            return None;
+        }
+        let (_, after) = self.sweep.get_or_insert_with(|| (state.lsn(), None)).clone();
+        let (items, rest) = outbound::sweep(&state.registry, after.as_ref());
+        if items.is_empty() {
+            self.cursor = self.sweep.take().map(|(target, _)| target);
+            return None;
+        }
+        Some(self.send(Flight::Sweep { items, rest }))
+    }
+
+    /// Takes the end of the request in flight. `random` spreads the next try.
+    pub fn answered(&mut self, outcome: Outcome, now: Millis, random: u64) -> Vec<Effect> {
+        let Some(flight) = self.flight.take() else { return Vec::new() };
+        match outcome {
+            Outcome::Items(results) => {
+                self.succeeded();
+                let mut effects = self.take_results(&flight, results);
+                effects.extend(self.finish(flight));
+                effects
+            }
+            Outcome::Unknown(places) => {
+                self.succeeded();
+                if let Flight::Renewals { items, .. } = &flight {
+                    let unknown = places.into_iter().filter_map(|place| items.get(place));
+                    self.owed_renewals.extend(unknown.map(|item| (item.app(), item.id())));
+                }
+                self.finish(flight)
+            }
+            Outcome::WrongCount { .. } => {
+                self.counters.item_errors += 1;
+                self.finish(flight)
+            }
+            Outcome::Refused(status) => self.refused(flight, status, now, random),
+            Outcome::Failed(_) => {
+                self.put_back(flight);
+                self.back_off(now, random);
+                Vec::new()
+            }
+        }
+    }
+
+    fn succeeded(&mut self) {
+        self.failures = 0;
+        self.batch_max = (self.batch_max * 2).min(BATCH_ITEMS);
+    }
+
+    fn take_results(&mut self, flight: &Flight, results: Vec<ItemResult>) -> Vec<Effect> {
+        let items = match flight {
+            Flight::Changes { items, .. }
+            | Flight::Owed { items }
+            | Flight::Renewals { items, .. }
+            | Flight::Sweep { items, .. } => items,
+        };
+        let mut effects = Vec::new();
+        for (item, result) in items.iter().zip(results) {
+            match (item, result.status) {
+                (_, 200..=299) | (Item::Cancel { .. }, 404) => {}
+                // It lacks the instance, or has it older.
+                (_, 404) => {
+                    self.owed.insert((item.app(), item.id()));
+                }
+                (_, _) if result.entity.is_some() => {
+                    self.counters.adopted += 1;
+                    effects.extend(result.entity.map(|draft| Effect::Adopt(Box::new(draft))));
+                }
+                (_, _) => self.counters.item_errors += 1,
+            }
+        }
+        effects
+    }
+
+    /// What a request that is done with moves.
+    fn finish(&mut self, flight: Flight) -> Vec<Effect> {
+        match flight {
+            Flight::Changes { upto, .. } => self.advance(upto),
+            Flight::Owed { .. } => {}
+            Flight::Renewals { cut, .. } => match cut.after {
+                Some(_) => self.cut = Some(cut),
+                None => {
+                    self.renewed_upto = cut.until;
+                    self.cut = None;
+                }
+            },
+            Flight::Sweep { rest: Some(rest), .. } => {
+                if let Some((_, after)) = &mut self.sweep {
+                    *after = Some(rest);
+                }
+            }
+            Flight::Sweep { rest: None, .. } => {
+                self.cursor = self.sweep.take().map(|(target, _)| target);
+            }
+        }
+        self.cursor.map(Effect::Cursor).into_iter().collect()
+    }
+
+    /// The peer refuses a batch as a whole. One bad item must not hold up the others for ever: the
+    /// batches become smaller until it stands alone, and then it is given up.
+    fn refused(&mut self, flight: Flight, status: u16, now: Millis, random: u64) -> Vec<Effect> {
+        let items = match &flight {
+            Flight::Changes { items, .. }
+            | Flight::Owed { items }
+            | Flight::Renewals { items, .. }
+            | Flight::Sweep { items, .. } => items,
+        };
+        self.counters.item_errors += 1;
+        if items.len() > 1 && matches!(flight, Flight::Changes { .. } | Flight::Owed { .. }) {
+            self.batch_max = (items.len() / 2).max(1);
+            self.put_back(flight);
+            self.back_off(now, random);
+            return Vec::new();
+        }
+        let mut effects = Vec::new();
+        if let Some(item) = items.first() {
+            effects.push(Effect::GaveUp { app: item.app(), id: item.id(), status });
+        }
+        self.back_off(now, random);
+        effects.extend(self.finish(flight));
+        effects
+    }
+
+    /// A request that has to be made again: what is not found by position is kept.
+    fn put_back(&mut self, flight: Flight) {
+        if let Flight::Owed { items } = flight {
+            for item in items {
+                let key = (item.app(), item.id());
+                match item {
+                    Item::Heartbeat { .. } => self.owed_renewals.insert(key),
+                    _ => self.owed.insert(key),
+                };
+            }
+        }
+    }
+
+    /// Doubles the pause, up to half a minute, and spreads it by half, so that peers that failed
+    /// together are not tried together. Never more often than once a second.
+    fn back_off(&mut self, now: Millis, random: u64) {
+        self.counters.failures += 1;
+        self.failures = self.failures.saturating_add(1);
+        let doubled = BACK_OFF_MIN_MS << (self.failures - 1).min(5);
+        let pause = doubled.min(BACK_OFF_MAX_MS);
+        self.quiet_until = now.plus(pause + random % (pause / 2 + 1));
+    }
+}
