@@ -109,7 +109,8 @@ impl ResponseCache {
                     if !self.early_refresh {
                         return Some(Some(payload));
                     }
-                    if Some(payload.version()) >= Version::of(&key.entity, state) {
+                    // What is gone has no version that any payload could show.
+                    if Version::of(&key.entity, state).is_some_and(|now| payload.version() >= now) {
                         return Some(Some(payload));
                     }
                 }

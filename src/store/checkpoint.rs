@@ -23,6 +23,8 @@ const BLOCK_HEAD_LEN: usize = 1 + 4 + 4;
 const BLOCK_BYTES: usize = 256 << 10;
 /// Longest block that is read: one largest entry on top of an almost full block.
 const BLOCK_MAX: usize = BLOCK_BYTES + 4 + RECORD_MAX;
+/// Strings that are remembered while a checkpoint is loaded, to share them.
+const STRINGS: usize = 1 << 15;
 const PREFIX: &str = "checkpoint-";
 
 const LEASES: u8 = 1;
@@ -183,7 +185,7 @@ pub(super) fn load(dir: &Path, lsn: Lsn) -> Result<Checkpoint, StoreError> {
     let mut loader = Loader {
         path: &path,
         input: BufReader::with_capacity(BLOCK_BYTES, file),
-        strings: Interner::default(),
+        strings: Interner::with_slots(STRINGS),
     };
     loader.load(lsn)
 }

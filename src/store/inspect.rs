@@ -263,7 +263,6 @@ impl Verified<'_> {
                 (self.progress)(Progress::Verifying {
                     records: self.records,
                 });
-                self.strings = Interner::default();
             }
             Ok(ControlFlow::Continue(()))
         })?;

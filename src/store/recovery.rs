@@ -14,7 +14,8 @@ use crate::store::sled_reader::SledReader;
 use crate::store::sled_store::SledStore;
 use crate::store::watermark::{self, Found, Watermark, WatermarkFile};
 use crate::store::{
-    Loss, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, migrate,
+    Loss, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, compact,
+    migrate,
 };
 use crate::types::{Lsn, Millis};
 
@@ -30,6 +31,7 @@ pub(super) fn open(
 ) -> Result<Opened, StoreError> {
     files::create_dir(&options.dir)?;
     let lock = DirLock::take(&options.dir, options.lock_wait_ms, progress)?;
+    compact::finish_interrupted(&options.dir)?;
     let mut recovery = Recovery {
         options,
         now_wall,
