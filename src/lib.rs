@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod http;
 pub mod node;
+pub mod own_instance;
 pub mod registry;
 pub mod replication;
 pub mod store;

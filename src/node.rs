@@ -15,9 +15,12 @@ use crate::cache::{self, ResponseCache};
 use crate::changelog::{ChangeLog, Facts, StoreHealth, WriterSettings, recover};
 use crate::clock::Clock;
 use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
-use crate::http::Api;
+use crate::http::{Api, Peering};
 use crate::http::server::{ServerSettings, serve};
 use crate::registry::rules::{self, Rules};
+use crate::replication::state::PeerStates;
+use crate::replication::transport::Identity;
+use crate::replication::{self, ReadsGate};
 use crate::registry::self_preservation::{RenewalMeter, Settings};
 use crate::store::{self, Durability, OnDamage, Opened, Progress, StoreError, StoreOptions};
 use crate::timers::Timers;
@@ -121,13 +124,26 @@ impl Node {
             max_bytes: config.cache.max_bytes,
             own_instance_id: config.instance.instance_id.as_str().into(),
         }));
-        let reads_open_at = reads_open_at(&config, &facts, serving_since);
+        let gate = Arc::new(ReadsGate::opening_at(reads_open_at(
+            &config,
+            &facts,
+            serving_since,
+        )));
+        let identity = Identity {
+            node_id: facts.node_id.clone(),
+            boot: format!("{:x}-{:x}", clock.now().wall.0, std::process::id()),
+        };
+        let peer_states = Arc::new(PeerStates::default());
         let api = Arc::new(Api::new(
             config.clone(),
             log.clone(),
             cache.clone(),
             clock.clone(),
-            reads_open_at,
+            Peering {
+                gate: gate.clone(),
+                states: peer_states.clone(),
+                identity: identity.clone(),
+            },
         ));
 
         let (stop, stop_serving) = (CancellationToken::new(), CancellationToken::new());
@@ -153,6 +169,23 @@ impl Node {
             },
             stop_serving.clone(),
         ));
+
+        if config.peers.has_peers() {
+            replication::start(
+                replication::Parts {
+                    config: config.clone(),
+                    log: log.clone(),
+                    clock: clock.clone(),
+                    states: peer_states,
+                    identity,
+                    incarnation: facts.incarnation.clone(),
+                    is_empty: facts.is_empty,
+                    gate,
+                },
+                &tasks,
+                &stop,
+            );
+        }
 
         for note in &facts.notes {
             warn!("the store was mended: {note}");
@@ -273,10 +306,11 @@ fn tell_progress(progress: Progress) {
     }
 }
 
-/// When cached reads are answered (`protocol.md` 5.7): at once, unless nothing was recovered and
-/// the count given at opening is 0.
+/// When cached reads are answered at the latest (`protocol.md` 5.7): at once, unless nothing was
+/// recovered and either there are peers to copy from, or the count given at opening is 0.
 fn reads_open_at(config: &Config, facts: &Facts, now: Millis) -> Millis {
-    if facts.is_empty && config.registry.open_for_traffic_count == 0 {
+    let has_to_copy = config.peers.has_peers() && config.peers.fetch_registry;
+    if facts.is_empty && (has_to_copy || config.registry.open_for_traffic_count == 0) {
         now.plus(millis(config.registry.wait_when_sync_empty))
     } else {
         Millis::ZERO
@@ -291,6 +325,7 @@ fn store_options(config: &Config) -> StoreOptions {
         lock_wait_ms: millis(settings.lock_wait),
         on_damage: match settings.on_damage {
             // Moving aside by itself takes peers to copy from.
+            OnDamagedStore::Auto if config.peers.has_peers() => OnDamage::MoveAside,
             OnDamagedStore::Refuse | OnDamagedStore::Auto => OnDamage::Refuse,
             OnDamagedStore::MoveAside => OnDamage::MoveAside,
         },

@@ -200,6 +200,9 @@ impl ChangeLog {
         }
         if let Some(lease) = &decision.renews {
             lease.renew(context.now, state.registry.rules().lease_expiry);
+            if !is_replication {
+                lease.clock.set_renewed_by_client(context.now.mono);
+            }
             if decision.counts {
                 self.meter.count();
             }

@@ -174,6 +174,9 @@ impl Writer {
             if let Some(lease) = &decision.renews {
                 lease.renew(now, registry.rules().lease_expiry);
                 if decision.counts {
+                    if !context.is_replication {
+                        lease.clock.set_renewed_by_client(now.mono);
+                    }
                     self.log.meter.count();
                 }
             }

@@ -3,6 +3,9 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
 /// A text that is never shown: `Debug` and `Display` write stars.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -35,6 +38,19 @@ impl fmt::Display for Secret {
 pub struct Credentials {
     pub user: Secret,
     pub password: Secret,
+}
+
+impl Credentials {
+    /// The value of an `Authorization` header. Marked as sensitive, so that no log of headers shows
+    /// it.
+    pub fn basic(&self) -> hyper::header::HeaderValue {
+        let pair = format!("{}:{}", self.user.expose(), self.password.expose());
+        let text = format!("Basic {}", BASE64.encode(pair));
+        let mut value = hyper::header::HeaderValue::from_str(&text)
+            .unwrap_or(hyper::header::HeaderValue::from_static("Basic"));
+        value.set_sensitive(true);
+        value
+    }
 }
 
 /// `http(s)://[user:password@]host[:port]/path/`. `Display` leaves the credentials out.

@@ -6,6 +6,7 @@
 
 mod answer;
 mod batch;
+mod between;
 mod lease;
 mod pages;
 pub mod path;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
-use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName};
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Semaphore;
 
@@ -30,6 +31,10 @@ use crate::clock::Clock;
 use crate::config::{
     BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
+use crate::replication::ReadsGate;
+use crate::replication::inbound::Fingerprints;
+use crate::replication::state::PeerStates;
+use crate::replication::transport::{COPYING, Identity, NODE};
 use crate::types::Millis;
 use crate::wire::accept;
 use crate::wire::{Detail, Dialect, Limits};
@@ -50,14 +55,25 @@ pub struct Api {
     pub(crate) cache: Arc<ResponseCache>,
     pub(crate) clock: Arc<dyn Clock>,
     started: Millis,
-    /// Monotonic time before which cached reads are refused (`protocol.md` 5.7).
-    reads_open_at: Millis,
+    gate: Arc<ReadsGate>,
+    pub(crate) peers: Arc<PeerStates>,
+    identity: HeaderValue,
+    fingerprints: Arc<Fingerprints>,
     paths: PathRules,
     decoder: Dialect,
     negotiation: Dialect,
     limits: Limits,
     bodies: BodyReader,
     requests: AtomicU64,
+}
+
+/// What the handlers know of replication.
+#[derive(Debug)]
+pub struct Peering {
+    /// Closed until the registry is together.
+    pub gate: Arc<ReadsGate>,
+    pub states: Arc<PeerStates>,
+    pub identity: Identity,
 }
 
 /// A request's head, in the words of the protocol.
@@ -74,7 +90,7 @@ impl Api {
         log: Arc<ChangeLog>,
         cache: Arc<ResponseCache>,
         clock: Arc<dyn Clock>,
-        reads_open_at: Millis,
+        peering: Peering,
     ) -> Self {
         let knobs = &config.compatibility;
         let paths = PathRules {
@@ -109,7 +125,11 @@ impl Api {
         };
         Self {
             started: clock.now().mono,
-            reads_open_at,
+            gate: peering.gate,
+            peers: peering.states,
+            identity: HeaderValue::from_str(&peering.identity.header())
+                .unwrap_or(HeaderValue::from_static("unknown")),
+            fingerprints: Arc::default(),
             paths,
             decoder,
             negotiation,
@@ -140,6 +160,13 @@ impl Api {
             address,
         };
         let mut answer = self.dispatch(route, &head, body).await;
+        if request::is_our_kind(head.headers) {
+            let headers = answer.headers_mut();
+            headers.insert(&NODE, self.identity.clone());
+            if !self.are_reads_open() {
+                headers.insert(&COPYING, HeaderValue::from_static("1"));
+            }
+        }
         if *head.method == Method::HEAD {
             answer::without_body(&mut answer);
         }
@@ -151,6 +178,7 @@ impl Api {
         match route {
             Route::NotFound => return answer::empty(StatusCode::NOT_FOUND),
             Route::Home => return self.home(head, methods),
+            Route::Between(what) => return self.between(what, head, methods, body).await,
             Route::LastN => return self.last_n(head, methods),
             Route::Actuator(below) => return self.actuator(&below, head, methods),
             _ => {}
@@ -232,7 +260,7 @@ impl Api {
     }
 
     fn are_reads_open(&self) -> bool {
-        self.clock.now().mono >= self.reads_open_at
+        self.gate.is_open(self.clock.now().mono)
     }
 
     fn own_id(&self) -> &str {

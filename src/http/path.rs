@@ -27,6 +27,8 @@ pub enum Route<'a> {
     Vip(Cow<'a, str>),
     SecureVip(Cow<'a, str>),
     Batch,
+    /// Between nodes of our own kind.
+    Between(Between),
     AsgStatus,
     ServerStatus,
     StatusOverrides,
@@ -36,6 +38,14 @@ pub enum Route<'a> {
     /// `/actuator` and below: the rest of the path.
     Actuator(String),
     NotFound,
+}
+
+/// What nodes of our own kind ask of each other (`replication::inbound`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    Renewals,
+    Digest,
+    Compare,
 }
 
 /// How paths are read.
@@ -65,7 +75,7 @@ pub fn allowed(route: &Route<'_>) -> &'static [&'static str] {
         Route::Instance { .. } => &["DELETE", "GET", "OPTIONS", "PUT"],
         Route::InstanceStatus { .. } => &["DELETE", "OPTIONS", "PUT"],
         Route::InstanceMetadata { .. } | Route::AsgStatus => &["OPTIONS", "PUT"],
-        Route::Batch => &["POST", "OPTIONS"],
+        Route::Batch | Route::Between(_) => &["POST", "OPTIONS"],
         Route::Apps
         | Route::Delta
         | Route::InstanceById(_)
@@ -187,6 +197,12 @@ fn resource<'a>(parts: Vec<Cow<'a, str>>, rules: &PathRules) -> Route<'a> {
         ("vips", [Some(address), None, ..]) => Route::Vip(address),
         ("svips", [Some(address), None, ..]) => Route::SecureVip(address),
         ("peerreplication", [Some(what), None, ..]) if what == "batch" => Route::Batch,
+        ("eurekad", [Some(what), None, ..]) => match &*what {
+            "renewals" => Route::Between(Between::Renewals),
+            "digest" => Route::Between(Between::Digest),
+            "compare" => Route::Between(Between::Compare),
+            _ => Route::NotFound,
+        },
         ("asg", [Some(_), Some(what), None, _]) if what == "status" => Route::AsgStatus,
         ("status", [None, ..]) => Route::ServerStatus,
         ("serverinfo", [Some(what), None, ..])

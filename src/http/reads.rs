@@ -7,6 +7,7 @@ use hyper::StatusCode;
 
 use super::answer::{self, Answer};
 use super::path::Route;
+use super::request;
 use super::{Api, Head};
 use crate::cache::{Entity, Key, view_of};
 use crate::config::XmlSingleStatus;
@@ -44,7 +45,9 @@ impl Api {
     }
 
     async fn cached(&self, entity: Entity, negotiated: Negotiated, head: &Head<'_>) -> Answer {
-        if !self.are_reads_open() {
+        // A peer of our own kind is told that the registry is not together yet; it has to see that
+        // nobody has one.
+        if !self.are_reads_open() && !request::is_our_kind(head.headers) {
             return answer::empty(StatusCode::FORBIDDEN);
         }
         if entity == Entity::Delta && !self.config.registry.delta {

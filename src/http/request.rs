@@ -15,11 +15,10 @@ use hyper::{HeaderMap, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::registry::change::{Actor, Origin};
+use crate::replication::transport::NODE;
 
 static REPLICATION: HeaderName = HeaderName::from_static("x-netflix-discovery-replication");
 static IDENTITY_ID: HeaderName = HeaderName::from_static("discoveryidentity-id");
-/// Who a node of our own kind is; see `replication::transport`.
-pub(crate) static NODE: HeaderName = HeaderName::from_static("x-eurekad-node");
 static X_REASON: HeaderName = HeaderName::from_static("x-reason");
 
 /// The first value of a header, if it is text.

@@ -71,6 +71,19 @@ impl Instance {
         InstanceId::from_shared(self.host_name.clone())
     }
 
+    /// The identity as text; see [`Instance::id`].
+    pub fn id_text(&self) -> &str {
+        if let Some(id) = self.instance_id.as_deref().filter(|id| !id.is_empty()) {
+            return id;
+        }
+        if let DataCenter::Amazon { metadata } = &self.data_center
+            && let Some(id) = metadata.get("instance-id").filter(|id| !id.is_empty())
+        {
+            return id;
+        }
+        &self.host_name
+    }
+
     /// The elements of the comma-separated vip (or secure vip) address, untrimmed, as the original
     /// matches them.
     pub fn vips(&self, secure: bool) -> impl Iterator<Item = &str> {

@@ -200,7 +200,7 @@ impl Registry {
 
     /// What is remembered of an application's leases that are gone.
     pub fn tombstones_of(&self, app: &str) -> impl Iterator<Item = (&InstanceId, &Tombstone)> {
-        self.tombstones.of_app(&AppName::new(app))
+        self.tombstones.of_app(AppName::new(app))
     }
 
     /// Remembers a removal that a checkpoint does not tell of, unless the lease is there again.

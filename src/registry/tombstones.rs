@@ -35,12 +35,8 @@ impl Tombstones {
         self.stones.get(&(app.clone(), id.clone()))
     }
 
-    pub(super) fn of_app<'a>(
-        &'a self,
-        app: &AppName,
-    ) -> impl Iterator<Item = (&'a InstanceId, &'a Tombstone)> {
+    pub(super) fn of_app(&self, app: AppName) -> impl Iterator<Item = (&InstanceId, &Tombstone)> {
         let from = (app.clone(), InstanceId::new(""));
-        let app = app.clone();
         self.stones
             .range(from..)
             .take_while(move |((of, _), _)| *of == app)

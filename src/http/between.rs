@@ -1,0 +1,78 @@
+//! What nodes of our own kind ask of each other: renewals as numbers, digests, comparisons. The bodies
+//! are theirs alone, so nothing here has to look like the original.
+
+use axum::body::Body;
+use hyper::StatusCode;
+
+use super::answer::{self, Answer};
+use super::path::Between;
+use super::{Api, Head, request};
+use crate::registry::change::Origin;
+use crate::replication::inbound;
+use crate::replication::reconcile::Comparison;
+
+impl Api {
+    pub(super) async fn between(
+        &self,
+        what: Between,
+        head: &Head<'_>,
+        methods: &'static [&'static str],
+        body: Body,
+    ) -> Answer {
+        if *head.method != hyper::Method::POST {
+            return answer::method_not_allowed(methods);
+        }
+        if !request::is_our_kind(head.headers) {
+            return answer::empty(StatusCode::NOT_FOUND);
+        }
+        let limit = self.config.limits.batch_bytes;
+        let body = match self.bodies.read(head.headers, body, limit).await {
+            Ok(body) => body,
+            Err(refused) => return answer::empty(refused.0),
+        };
+        match what {
+            Between::Renewals => self.renewals(&body.bytes),
+            Between::Digest => self.digest(&body.bytes).await,
+            Between::Compare => self.compare(head, &body.bytes).await,
+        }
+    }
+
+    /// The places of the leases that are not here in that version, four bytes each.
+    fn renewals(&self, digest: &[u8]) -> Answer {
+        if !digest.len().is_multiple_of(8) {
+            return answer::empty(StatusCode::BAD_REQUEST);
+        }
+        let unknown = self.fingerprints.renew(&self.log, digest);
+        let places: Vec<u8> = unknown.iter().flat_map(|place| place.to_be_bytes()).collect();
+        answer::with_body(StatusCode::OK, "application/octet-stream", places)
+    }
+
+    async fn digest(&self, body: &[u8]) -> Answer {
+        let Ok(root) = serde_json::from_slice::<u64>(body) else {
+            return answer::empty(StatusCode::BAD_REQUEST);
+        };
+        let state = self.log.snapshot();
+        let digests =
+            tokio::task::spawn_blocking(move || inbound::digests_unless(&state, root)).await;
+        match digests {
+            Ok(Some(digests)) => as_json(&digests),
+            Ok(None) => answer::empty(StatusCode::NO_CONTENT),
+            Err(_) => answer::empty(StatusCode::INTERNAL_SERVER_ERROR),
+        }
+    }
+
+    async fn compare(&self, head: &Head<'_>, body: &[u8]) -> Answer {
+        let Ok(question) = serde_json::from_slice::<Comparison>(body) else {
+            return answer::empty(StatusCode::BAD_REQUEST);
+        };
+        let origin = request::origin(head.headers, true, head.address, Origin::Client);
+        as_json(&inbound::compare(&self.log, question, origin, self.own_id()).await)
+    }
+}
+
+fn as_json(value: &impl serde::Serialize) -> Answer {
+    match serde_json::to_vec(value) {
+        Ok(body) => answer::with_body(StatusCode::OK, "application/json", body),
+        Err(_) => answer::empty(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}

@@ -1,0 +1,165 @@
+//! The first copy of a registry: an empty node takes everything from the first peer that has
+//! anything, whatever its status or data centre, before it answers reads (design 2). The original
+//! copies only instances that are UP (`spring.md` 2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::Method;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Context;
+use super::task::adoption;
+use super::transport::COPYING;
+use crate::changelog::Request;
+use crate::config::{Config, ServiceUrl};
+use crate::registry::change::{Actor, Origin};
+use crate::registry::command::Command;
+use crate::types::Millis;
+use crate::wire::{self, Limits};
+
+/// Commands that go to the log at a time.
+const CHUNK: usize = 250;
+/// Between two rounds through the peers.
+const ROUND_PAUSE: Duration = Duration::from_secs(1);
+
+/// When the cached reads are answered; before that they get 403 (`protocol.md` 5.7).
+#[derive(Debug)]
+pub struct ReadsGate {
+    /// Monotonic time.
+    opens_at: AtomicU64,
+}
+
+impl ReadsGate {
+    pub fn opening_at(at: Millis) -> Self {
+        Self { opens_at: AtomicU64::new(at.0) }
+    }
+
+    pub fn is_open(&self, now: Millis) -> bool {
+        now.0 >= self.opens_at.load(Ordering::Relaxed)
+    }
+
+    /// Opens at once.
+    pub fn open(&self) {
+        self.opens_at.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What a peer had.
+enum Had {
+    Instances(usize),
+    /// It answered, and has nothing.
+    Nothing,
+    NoAnswer,
+}
+
+/// Copies from the first peer that has anything. Ends without a copy when every peer has said that it
+/// is empty too, or when the wait that is configured is over.
+pub(super) async fn copy(
+    context: &Arc<Context>,
+    config: &Config,
+    gate: &ReadsGate,
+    stop: &CancellationToken,
+) {
+    let urls: Vec<ServiceUrl> = context.peers.urls().into_iter().cloned().collect();
+    if urls.is_empty() {
+        return;
+    }
+    info!(peers = urls.len(), "the store is empty: copying the registry from a peer");
+    loop {
+        let mut empty = 0;
+        for url in &urls {
+            let had = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                had = copy_from(context, url) => had,
+            };
+            match had {
+                Had::Instances(count) => {
+                    info!(peer.url = %url, instances = count, "copied {count} instances from {url}");
+                    return;
+                }
+                Had::Nothing => empty += 1,
+                Had::NoAnswer => {}
+            }
+        }
+        if empty == urls.len() {
+            info!("every peer is empty too: opening");
+            return;
+        }
+        if gate.is_open(context.clock.now().mono) {
+            let waited = config.registry.wait_when_sync_empty.as_secs();
+            warn!("no peer had a registry to copy within {waited} s: opening without one");
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(ROUND_PAUSE) => {}
+        }
+    }
+}
+
+async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
+    let timeout = context.peers.copy_connect_timeout + context.peers.copy_read_timeout;
+    let sent = context.transport.send(url, Method::GET, "apps/", "", Vec::new(), timeout).await;
+    let answer = match sent {
+        Ok(answer) if answer.status == 200 => answer,
+        Ok(answer) => {
+            warn!(peer.url = %url, status = answer.status, "{url} answers the copy with {}", answer.status);
+            return Had::NoAnswer;
+        }
+        Err(failure) => {
+            warn!(peer.url = %url, "no copy from {url}: {failure}");
+            return Had::NoAnswer;
+        }
+    };
+    let is_ourselves = answer.identity().is_some_and(|identity| identity == context.identity);
+    if is_ourselves {
+        return Had::Nothing;
+    }
+    let is_copying = answer.headers.contains_key(&COPYING);
+    let now = i64::try_from(context.clock.now().wall.0).unwrap_or(i64::MAX);
+    let list = match wire::decode_applications(&answer.body, &Limits::default(), now) {
+        Ok(list) => list,
+        Err(error) => {
+            warn!(peer.url = %url, %error, "the registry of {url} cannot be read: {error}");
+            return Had::NoAnswer;
+        }
+    };
+    if list.drafts.is_empty() {
+        return Had::Nothing;
+    }
+    if is_copying {
+        // It will have more in a moment.
+        return Had::NoAnswer;
+    }
+    let mut commands: Vec<Command> = Vec::new();
+    let mut refused = list.refused;
+    for draft in list.drafts {
+        let app = draft.app.to_string();
+        match wire::validate(draft, &app, false) {
+            Ok(instance) => commands.extend(adoption(instance)),
+            Err(_) => refused += 1,
+        }
+    }
+    if refused > 0 {
+        warn!(peer.url = %url, refused, "{refused} instances of {url} cannot be taken over");
+    }
+    let count = commands.len();
+    let mut rest = commands.into_iter().peekable();
+    while rest.peek().is_some() {
+        let request = Request {
+            commands: rest.by_ref().take(CHUNK).collect(),
+            origin: Origin::Peer(url.to_string().into()),
+            actor: Actor::default(),
+        };
+        if let Err(why) = context.log.submit(request).await {
+            warn!(peer.url = %url, reason = %why, "the copy from {url} was not stored: {why}");
+            return Had::NoAnswer;
+        }
+    }
+    Had::Instances(count)
+}

@@ -1,0 +1,192 @@
+//! What nodes of our own kind ask of each other beyond the original's protocol: renewals as numbers,
+//! and comparisons of registries. Java peers never see these paths.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::reconcile::{self, Comparison, Digests, Repairs};
+use crate::cache::view_of;
+use crate::changelog::{ChangeLog, Published, Request};
+use crate::registry::change::{Actor, Origin};
+use crate::registry::command::{Command, Renewal};
+use crate::registry::lease::Lease;
+use crate::types::{AppName, InstanceId, Lsn};
+use crate::wire::{self, Detail, Format};
+
+/// The answer to a [`Comparison`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Compared {
+    /// What the asked side wants to be told of.
+    pub wanted: Vec<(String, String)>,
+    /// What the asking side should cancel, with the version that was cancelled.
+    pub cancelled: Vec<(String, String, i64)>,
+    /// What the asked side has newer, as a list in the original's JSON.
+    pub newer: Option<Box<RawValue>>,
+    /// How many that are.
+    pub newer_count: usize,
+    /// What the asked side cancelled because the asking one had.
+    pub cancelled_here: usize,
+}
+
+impl Compared {
+    /// Instances that differed.
+    pub fn len(&self) -> usize {
+        self.wanted.len() + self.cancelled.len() + self.newer_count + self.cancelled_here
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Finds leases by their fingerprints.
+#[derive(Debug, Default)]
+pub struct Fingerprints {
+    index: Mutex<Index>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    /// Everything up to here is in.
+    lsn: Lsn,
+    /// Entries of versions that are gone stay until the next build: a look-up checks.
+    leases: HashMap<u64, (AppName, InstanceId)>,
+}
+
+impl Index {
+    fn follow(&mut self, state: &Published) {
+        if self.lsn == state.lsn() {
+            return;
+        }
+        let most = 2 * state.registry.len() + 1024;
+        let is_crowded = self.leases.len() as u64 > most;
+        let records = state.delta.since(self.lsn.next()).filter(|_| !is_crowded);
+        match records {
+            Some(records) => {
+                for record in records {
+                    let change = &record.change;
+                    let lease = state.registry.lease(change.app.as_str(), change.id.as_str());
+                    lease.into_iter().for_each(|lease| self.insert(lease));
+                }
+            }
+            None => {
+                self.leases.clear();
+                state.registry.leases().for_each(|lease| self.insert(lease));
+            }
+        }
+        self.lsn = state.lsn();
+    }
+
+    fn insert(&mut self, lease: &Lease) {
+        let instance = lease.instance();
+        self.leases
+            .insert(reconcile::fingerprint(lease), (instance.app.clone(), instance.id()));
+    }
+}
+
+impl Fingerprints {
+    /// Renews the leases of a digest; the places of those that are not here in that version.
+    pub fn renew(&self, log: &ChangeLog, digest: &[u8]) -> Vec<u32> {
+        let state = log.snapshot();
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        index.follow(&state);
+        let mut unknown = Vec::new();
+        for (place, bytes) in digest.as_chunks::<8>().0.iter().enumerate() {
+            let fingerprint = u64::from_be_bytes(*bytes);
+            let renewed = index
+                .leases
+                .get(&fingerprint)
+                .filter(|(app, id)| {
+                    let lease = state.registry.lease(app.as_str(), id.as_str());
+                    lease.is_some_and(|lease| reconcile::fingerprint(lease) == fingerprint)
+                })
+                .and_then(|(app, id)| {
+                    log.renew(app.as_str(), id.as_str(), Renewal::default(), true).ok()
+                });
+            let is_known = matches!(renewed, Some(crate::registry::command::Reply::Done));
+            if !is_known {
+                unknown.push(u32::try_from(place).unwrap_or(u32::MAX));
+            }
+        }
+        unknown
+    }
+}
+
+/// The digests of this registry, or `None` if `root` is theirs too.
+pub fn digests_unless(state: &Published, root: u64) -> Option<Digests> {
+    let digests = Digests::of(&state.registry);
+    (digests.root != root).then_some(digests)
+}
+
+/// Compares, cancels here what the other side cancelled, and says what the other side has to do.
+pub async fn compare(
+    log: &Arc<ChangeLog>,
+    question: Comparison,
+    origin: Origin,
+    own_id: &str,
+) -> Compared {
+    let state = log.snapshot();
+    let compared = {
+        let state = state.clone();
+        tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question)).await
+    };
+    let Ok(repairs) = compared else { return Compared::default() };
+    let cancelled_here = repairs.cancelled_there.len();
+    let answer = answer(&state, &repairs, own_id, cancelled_here);
+    let commands: Vec<Command> = repairs
+        .cancelled_there
+        .into_iter()
+        .map(|(app, id, dirty)| Command::Cancel { app, id, dirty: Some(dirty) })
+        .collect();
+    if !commands.is_empty() {
+        // If the log takes nothing now, the next comparison finds the same again.
+        let request = Request { commands, origin, actor: Actor::default() };
+        let _ = log.submit(request).await;
+    }
+    answer
+}
+
+fn answer(state: &Published, repairs: &Repairs, own_id: &str, cancelled_here: usize) -> Compared {
+    let names = |keys: &[(AppName, InstanceId)]| {
+        keys.iter().map(|(app, id)| (app.to_string(), id.to_string())).collect()
+    };
+    Compared {
+        wanted: names(&repairs.wanted),
+        cancelled: repairs
+            .cancelled_here
+            .iter()
+            .map(|(app, id, dirty)| (app.to_string(), id.to_string(), *dirty))
+            .collect(),
+        newer: list_of(state, &repairs.ours_newer, own_id),
+        newer_count: repairs.ours_newer.len(),
+        cancelled_here,
+    }
+}
+
+/// The instances as a list in the original's form, which every decoder of ours reads.
+fn list_of(
+    state: &Published,
+    keys: &[(AppName, InstanceId)],
+    own_id: &str,
+) -> Option<Box<RawValue>> {
+    if keys.is_empty() {
+        return None;
+    }
+    let (format, detail) = (Format::Json, Detail::Full);
+    let mut text = Vec::new();
+    wire::list_head(&mut text, format, detail, "1", "", false);
+    let mut is_first = true;
+    for (app, id) in keys {
+        let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+        if !is_first {
+            text.extend_from_slice(wire::list_separator(format, detail));
+        }
+        is_first = false;
+        wire::list_fragment(&mut text, format, detail, app.as_str(), [view_of(lease, own_id)]);
+    }
+    wire::list_tail(&mut text, format, detail, "1", "", false);
+    RawValue::from_string(String::from_utf8(text).ok()?).ok()
+}

@@ -1,0 +1,60 @@
+//! The node as an instance in its own registry, as the Java server registers itself at its peers
+//! (`register-with-eureka`): Java peers list it as available by that. It goes through the log like
+//! any client's registration, and so reaches the peers.
+
+use std::sync::Arc;
+
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::Context;
+use crate::changelog::Request;
+use crate::config::Config;
+use crate::registry::change::{Actor, Origin};
+use crate::registry::command::{Command, Renewal, Reply};
+use crate::registry::instance::Instance;
+
+/// Registers, renews at the configured interval, and cancels when the node stops.
+pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, stop: CancellationToken) {
+    let started = i64::try_from(context.clock.now().wall.0).unwrap_or(i64::MAX);
+    let own = crate::own_instance::describe(&config.instance, started);
+    let (app, id) = (own.app.clone(), own.id());
+    register(&context, own.clone()).await;
+    info!(app.name = %app, instance.id = %id, "registered this node as {app}/{id}");
+    let mut interval = tokio::time::interval(config.instance.renewal_interval);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            _ = interval.tick() => {}
+        }
+        let renewal = Renewal { dirty: Some(own.last_dirty_timestamp), overridden: None };
+        match context.log.renew(app.as_str(), id.as_str(), renewal, false) {
+            Ok(Reply::NotFound | Reply::SenderIsNewer) | Err(_) => {
+                register(&context, own.clone()).await;
+            }
+            Ok(_) => {}
+        }
+    }
+    if config.peers.unregister_on_shutdown {
+        let command = Command::Cancel { app, id, dirty: None };
+        submit(&context, command).await;
+    }
+}
+
+async fn register(context: &Context, own: Instance) {
+    submit(context, Command::Register(own.into())).await;
+}
+
+async fn submit(context: &Context, command: Command) {
+    let request = Request {
+        commands: vec![command],
+        origin: Origin::Client,
+        actor: Actor { principal: Some("eurekad".into()), ..Actor::default() },
+    };
+    if let Err(why) = context.log.submit(request).await {
+        warn!(reason = %why, "the node's own registration was not stored: {why}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Requests to peers over HTTP/1.1: bounded in time and size, with the headers that Java peers send
+//! and one of our own that says who is asking. Credentials of a URL go into one header and nowhere
+//! else.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{HeaderMap, Method, Request};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use super::sender::Failure;
+use crate::config::ServiceUrl;
+
+/// Who a node of our own kind is: `NODE-ID;BOOT`, the second part drawn at every start. In requests
+/// and in answers to them; Java peers ignore it.
+pub static NODE: HeaderName = HeaderName::from_static("x-eurekad-node");
+/// Present while a node of our own kind has not got its registry together yet.
+pub static COPYING: HeaderName = HeaderName::from_static("x-eurekad-copying");
+
+/// Longest answer that is read, bytes.
+const ANSWER_MAX: usize = 256 << 20;
+
+/// This node or another one of its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Drawn once per data directory, or `eurekad.node-id`.
+    pub node_id: String,
+    /// Drawn at every start.
+    pub boot: String,
+}
+
+impl Identity {
+    /// As it stands in the header.
+    pub fn header(&self) -> String {
+        format!("{};{}", self.node_id, self.boot)
+    }
+
+    /// Reads the header.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (node_id, boot) = text.split_once(';')?;
+        let is_fine = |part: &str| !part.is_empty() && part.len() <= 128;
+        (is_fine(node_id) && is_fine(boot)).then(|| Self {
+            node_id: node_id.to_owned(),
+            boot: boot.to_owned(),
+        })
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// Who answered, if it is of our own kind.
+    pub fn identity(&self) -> Option<Identity> {
+        Identity::parse(self.headers.get(&NODE)?.to_str().ok()?)
+    }
+}
+
+/// The client side of one node.
+#[derive(Clone, Debug)]
+pub struct Transport {
+    client: Client<HttpConnector, Full<Bytes>>,
+    identity: HeaderValue,
+    own_address: HeaderValue,
+}
+
+impl Transport {
+    /// `idle` is how long an unused connection is kept.
+    pub fn new(
+        identity: &Identity,
+        own_address: &str,
+        connect_timeout: Duration,
+        idle: Duration,
+    ) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_connect_timeout(Some(connect_timeout));
+        connector.set_nodelay(true);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(idle)
+            .build(connector);
+        let header = |text: &str| {
+            HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unknown"))
+        };
+        Self {
+            client,
+            identity: header(&identity.header()),
+            own_address: header(own_address),
+        }
+    }
+
+    /// Sends a request and reads the whole answer within `timeout`.
+    ///
+    /// # Errors
+    /// [`Failure::Connect`], [`Failure::TimedOut`], or [`Failure::Broken`] if the answer is cut off
+    /// or too long. Any status is an answer.
+    pub async fn send(
+        &self,
+        url: &ServiceUrl,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Answer, Failure> {
+        if url.secure {
+            return Err(Failure::Connect("peers over https are not supported".into()));
+        }
+        let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
+        let uri = format!("http://{host}:{}{}{path}", url.port, url.path);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, concat!("eurekad/", env!("CARGO_PKG_VERSION")))
+            .header("DiscoveryIdentity-Name", "DefaultServer")
+            .header("DiscoveryIdentity-Version", "1.0")
+            .header("DiscoveryIdentity-Id", &self.own_address)
+            .header(&NODE, &self.identity);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, content_type);
+        }
+        if let Some(credentials) = &url.credentials {
+            request = request.header(AUTHORIZATION, credentials.basic());
+        }
+        let request = request
+            .body(Full::new(Bytes::from(body)))
+            .map_err(|error| Failure::Broken(error.to_string()))?;
+        let exchange = async {
+            let response = self.client.request(request).await.map_err(|error| {
+                let why = with_causes(&error);
+                if error.is_connect() { Failure::Connect(why) } else { Failure::Broken(why) }
+            })?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, ANSWER_MAX).collect().await.map_err(|error| {
+                Failure::Broken(if error.is::<LengthLimitError>() {
+                    format!("it is longer than {ANSWER_MAX} bytes")
+                } else {
+                    error.to_string()
+                })
+            })?;
+            Ok(Answer {
+                status: parts.status.as_u16(),
+                headers: parts.headers,
+                body: body.to_bytes(),
+            })
+        };
+        tokio::time::timeout(timeout, exchange)
+            .await
+            .unwrap_or(Err(Failure::TimedOut))
+    }
+}
+
+/// An error with its causes on one line. URLs are no part of these texts.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_read_as_it_is_written() {
+        let identity = Identity { node_id: "a-b".into(), boot: "1f".into() };
+        assert_eq!(Identity::parse(&identity.header()), Some(identity));
+        for bad in ["", "a", ";", "a;", &format!("{};b", "x".repeat(200))] {
+            assert_eq!(Identity::parse(bad), None, "{bad}");
+        }
+    }
+}
