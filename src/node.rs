@@ -130,7 +130,7 @@ impl Node {
             serving_since,
         )));
         let identity = Identity {
-            node_id: facts.node_id.clone(),
+            node_id: config.store.node_id.clone().unwrap_or_else(|| facts.node_id.clone()),
             boot: format!("{:x}-{:x}", clock.now().wall.0, std::process::id()),
         };
         let peer_states = Arc::new(PeerStates::default());
@@ -320,8 +320,15 @@ fn reads_open_at(config: &Config, facts: &Facts, now: Millis) -> Millis {
 fn store_options(config: &Config) -> StoreOptions {
     let settings = &config.store;
     StoreOptions {
-        history_max_age_ms: millis(settings.history_max_age),
-        history_max_bytes: settings.history_max_bytes,
+        // Zero stands for no bound.
+        history_max_age_ms: match millis(settings.history_max_age) {
+            0 => u64::MAX,
+            age => age,
+        },
+        history_max_bytes: match settings.history_max_bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        },
         lock_wait_ms: millis(settings.lock_wait),
         on_damage: match settings.on_damage {
             // Moving aside by itself takes peers to copy from.

@@ -61,6 +61,7 @@ impl Api {
         ] {
             let _ = writeln!(text, "  <{name}>");
             for (key, value) in stats {
+                let value = quick_xml::escape::escape(value);
                 let _ = writeln!(text, "    <{key}>{value}</{key}>");
             }
             let _ = writeln!(text, "  </{name}>");
@@ -71,7 +72,6 @@ impl Api {
         text.into_bytes()
     }
 
-    /// Values are digits, units and blanks: nothing to escape.
     fn general_stats(&self) -> Vec<(&'static str, String)> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = crate::telemetry::process::memory();
