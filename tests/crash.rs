@@ -403,7 +403,7 @@ struct Loop {
 }
 
 fn crash_loop(durability: &str) {
-    let rounds = support::number_from_env("EUREKAD_CRASH_ROUNDS", 12);
+    let rounds = support::number_from_env("EUREKAD_CRASH_ROUNDS", 8);
     let seed = support::seed(&format!("crash loop, {durability}"));
     let mut run = Loop {
         dir: tempfile::tempdir().unwrap(),

@@ -10,6 +10,7 @@
 )]
 
 pub(crate) mod client_model;
+pub(crate) mod delta_client;
 pub(crate) mod http;
 pub(crate) mod instance;
 pub(crate) mod random;
