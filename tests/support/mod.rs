@@ -13,8 +13,10 @@ pub(crate) mod client_model;
 pub(crate) mod delta_client;
 pub(crate) mod http;
 pub(crate) mod instance;
+pub(crate) mod mount;
 pub(crate) mod random;
 pub(crate) mod server;
+pub(crate) mod trace;
 
 use std::time::{Duration, Instant};
 

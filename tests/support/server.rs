@@ -11,6 +11,9 @@ use super::wait_for;
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
+    dir: PathBuf,
+    /// The child is another program that runs the server.
+    is_wrapped: bool,
     log: PathBuf,
     /// Where this life begins in the log; those before stay, for whoever reads a failure.
     log_start: u64,
@@ -57,6 +60,8 @@ impl Server {
             .unwrap_or_else(|error| panic!("cannot run {program}: {error}"));
         Self {
             child,
+            dir: dir.to_path_buf(),
+            is_wrapped: !wrapper.is_empty(),
             log,
             log_start,
             port: 0,
@@ -82,8 +87,18 @@ impl Server {
         self.port
     }
 
+    /// Process id of the server itself, which it writes into its lock file.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        if self.is_wrapped {
+            self.pid_of_wrapped().expect("the pid in the lock file")
+        } else {
+            self.child.id()
+        }
+    }
+
+    fn pid_of_wrapped(&self) -> Option<u32> {
+        let text = fs::read_to_string(self.dir.join("lock")).ok()?;
+        text.trim().parse().ok()
     }
 
     /// What this life has logged.
@@ -124,11 +139,7 @@ impl Server {
 
     /// Asks it to stop, with SIGTERM.
     pub(crate) fn terminate(&self) {
-        let sent = Command::new("sh")
-            .args(["-c", "kill -TERM \"$0\"", &self.pid().to_string()])
-            .status()
-            .expect("a shell");
-        assert!(sent.success(), "SIGTERM was not sent");
+        assert!(signal("TERM", self.pid()), "SIGTERM was not sent");
     }
 
     /// Waits until it ends by itself; what it ended with, and its log.
@@ -141,9 +152,26 @@ impl Server {
 
     fn end(&mut self) {
         // It may have ended already.
+        let is_running = matches!(self.child.try_wait(), Ok(None));
+        if is_running
+            && self.is_wrapped
+            && let Some(pid) = self.pid_of_wrapped()
+        {
+            // A tracer that is killed lets go of what it traces.
+            signal("KILL", pid);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a signal; says whether there was somebody to send it to.
+fn signal(name: &str, pid: u32) -> bool {
+    Command::new("sh")
+        .args(["-c", "kill -s \"$0\" \"$1\"", name, &pid.to_string()])
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 impl Drop for Server {
