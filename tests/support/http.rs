@@ -135,6 +135,26 @@ impl Connection {
         }
     }
 
+    /// Whether the other side has taken all that was sent. What is sent to this machine lies in the
+    /// queue of the other socket as soon as it is sent.
+    pub(crate) fn is_all_taken(&self) -> bool {
+        let socket = self.stream.get_ref();
+        let (Ok(ours), Ok(theirs)) = (socket.local_addr(), socket.peer_addr()) else {
+            return false;
+        };
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("the sockets of the system");
+        let place = |address: SocketAddr| format!(":{:04X}", address.port());
+        table
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .any(|fields| {
+                fields.len() > 4
+                    && fields[1].ends_with(&place(theirs))
+                    && fields[2].ends_with(&place(ours))
+                    && fields[4].ends_with(":00000000")
+            })
+    }
+
     fn body(&mut self, answer: &Answer) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         if let Some(length) = answer.header("content-length") {
