@@ -10,6 +10,10 @@
     clippy::disallowed_methods,
     reason = "tests read the environment and wait on the system's clock"
 )]
+#![expect(
+    clippy::print_stdout,
+    reason = "figures of a run, for whoever asks with --nocapture"
+)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;

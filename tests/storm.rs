@@ -255,16 +255,12 @@ fn exchange(connection: &mut Option<Connection>, bytes: &[u8], tally: &Tally) ->
             }
             continue;
         };
-        match open.exchange(bytes) {
-            Ok(answer) => {
-                assert!(answer.body.is_empty(), "a body to a lease call");
-                return answer.status;
-            }
-            Err(_) => {
-                tally.reconnected.fetch_add(1, Ordering::SeqCst);
-                *connection = None;
-            }
+        if let Ok(answer) = open.exchange(bytes) {
+            assert!(answer.body.is_empty(), "a body to a lease call");
+            return answer.status;
         }
+        tally.reconnected.fetch_add(1, Ordering::SeqCst);
+        *connection = None;
     }
 }
 
@@ -279,16 +275,12 @@ fn follow_deltas(tally: &Tally) {
             Some(open) => open.exchange(&bytes).ok(),
             None => None,
         };
-        match answer {
-            Some(answer) => {
-                assert_eq!(answer.status, 200, "GET {target}");
-                return Some(Listing::parse(&answer.json()));
-            }
-            None => {
-                thread::sleep(Duration::from_millis(50));
-                *connection = Connection::open(tally.port()).ok();
-            }
+        if let Some(answer) = answer {
+            assert_eq!(answer.status, 200, "GET {target}");
+            return Some(Listing::parse(&answer.json()));
         }
+        thread::sleep(Duration::from_millis(50));
+        *connection = Connection::open(tally.port()).ok();
     };
     let mut connection = None;
     let Some(full) = fetch("/eureka/apps/", &mut connection) else {

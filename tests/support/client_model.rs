@@ -37,7 +37,7 @@ pub(crate) enum Op {
         value: u64,
     },
     /// Several of the others from a peer: all of them or none.
-    Batch(Vec<Op>),
+    Batch(Vec<Self>),
 }
 
 /// Statuses of an answer, one per item of a batch.

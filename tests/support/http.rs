@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// How long an answer may take.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An answer, whole.

@@ -8,6 +8,10 @@
     unused_imports,
     reason = "each test binary uses a part of this"
 )]
+#![allow(
+    clippy::print_stdout,
+    reason = "the test harness shows what a failed test has printed"
+)]
 
 pub(crate) mod client_model;
 pub(crate) mod delta_client;
@@ -26,7 +30,7 @@ pub(crate) use random::{Random, seed};
 pub(crate) use server::Server;
 
 /// How long anything that is waited for may take before the test gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(10);
 

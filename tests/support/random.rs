@@ -11,7 +11,7 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-/// SplitMix64.
+/// A small generator with a fixed sequence per seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
