@@ -14,6 +14,7 @@
 )]
 
 pub(crate) mod client_model;
+pub(crate) mod client_wire;
 pub(crate) mod delta_client;
 pub(crate) mod http;
 pub(crate) mod instance;
@@ -21,6 +22,7 @@ pub(crate) mod mount;
 pub(crate) mod random;
 pub(crate) mod server;
 pub(crate) mod trace;
+pub(crate) mod victim;
 
 use std::time::{Duration, Instant};
 
