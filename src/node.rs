@@ -286,13 +286,22 @@ fn reads_open_at(config: &Config, facts: &Facts, now: Millis) -> Millis {
 fn store_options(config: &Config) -> StoreOptions {
     let settings = &config.store;
     StoreOptions {
-        history_max_age_ms: millis(settings.history_max_age),
-        history_max_bytes: settings.history_max_bytes,
+        // Zero stands for no bound.
+        history_max_age_ms: match millis(settings.history_max_age) {
+            0 => u64::MAX,
+            age => age,
+        },
+        history_max_bytes: match settings.history_max_bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        },
         lock_wait_ms: millis(settings.lock_wait),
+        min_free_bytes: settings.min_free_bytes,
         on_damage: match settings.on_damage {
             // Moving aside by itself takes peers to copy from.
             OnDamagedStore::Refuse | OnDamagedStore::Auto => OnDamage::Refuse,
             OnDamagedStore::MoveAside => OnDamage::MoveAside,
+            OnDamagedStore::KeepRest => OnDamage::KeepRest,
         },
         ..StoreOptions::new(&settings.data_dir)
     }

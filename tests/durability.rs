@@ -213,7 +213,7 @@ fn a_damaged_store_is_refused_with_the_way_out_and_moved_aside_if_told_so() {
         let log = refused(&data, &[]);
         assert_says(
             &log,
-            &["damaged", "eurekad.on-damaged-store", "store repair"],
+            &["damaged", "eurekad.on-damaged-store=keep-rest"],
         );
     }
 
