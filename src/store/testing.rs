@@ -10,6 +10,8 @@ use crate::registry::instance::{
     ActionType, DEFAULT_DURATION_SECS, DataCenter, Instance, LeaseTerms, Metadata, Port,
 };
 use crate::registry::status::Status;
+use crate::store::intern::Interner;
+use crate::store::record::{decode, encode};
 use crate::store::{Durability, LogStore, Opened, StoreError, StoreOptions, StoreStats, Trimmed};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
@@ -293,6 +295,12 @@ pub fn lease(app: &str, id: &str) -> LeaseImage {
         evicted_at: Millis::ZERO,
         renewed_at: Millis(1_700_000_000_000),
     }
+}
+
+/// The record as a restart reads it: through its stored bytes.
+pub fn through_bytes(record: &Record) -> Record {
+    let bytes = encode(record).expect("records of tests are small");
+    decode(&bytes, &mut Interner::default()).expect("what was encoded decodes")
 }
 
 /// The registration of `SHOP/host-<lsn>` at wall time `at`.
