@@ -109,7 +109,9 @@ impl ResponseCache {
                     if !self.early_refresh {
                         return Some(Some(payload));
                     }
-                    if Some(payload.version()) >= Version::of(&key.entity, state) {
+                    // An entity that is gone has no version: what was kept of it is no answer.
+                    let version = Version::of(&key.entity, state);
+                    if version.is_some_and(|version| payload.version() >= version) {
                         return Some(Some(payload));
                     }
                 }
