@@ -4,12 +4,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// So many random cases; a failure shows its steps and keeps no file.
+/// So many random cases, unless `PROPTEST_CASES` asks for another number. A failure shows its steps
+/// and keeps no file.
 pub(crate) fn cases(count: u32) -> ProptestConfig {
+    const UNASKED: u32 = 256;
+    let asked = ProptestConfig::default();
     ProptestConfig {
-        cases: count,
+        cases: if asked.cases == UNASKED {
+            count
+        } else {
+            asked.cases
+        },
         failure_persistence: None,
-        ..ProptestConfig::default()
+        ..asked
     }
 }
 
