@@ -46,8 +46,7 @@ impl Node {
     ///
     /// # Errors
     /// The store cannot be used, or the port cannot be opened; the text says what to do.
-    pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
-        let config = Arc::new(config);
+    pub async fn start(mut config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let started = clock.now().mono;
         let rules = Arc::new(rules_of(&config));
         let retention_ms = millis(config.registry.delta_retention);
@@ -79,6 +78,10 @@ impl Node {
         let address = listener
             .local_addr()
             .context("reading the port that was opened")?;
+        if config.server.port == 0 {
+            config.instance.set_port(address.port());
+        }
+        let config = Arc::new(config);
 
         let protection = protection_of(&config);
         let phantom = if facts.is_empty {
@@ -143,7 +146,8 @@ impl Node {
             api,
             ServerSettings {
                 max_connections: config.server.max_connections,
-                header_timeout: config.server.header_timeout.max(config.server.idle_timeout),
+                header_timeout: config.server.header_timeout,
+                idle_timeout: config.server.idle_timeout,
                 max_header_bytes: config.server.max_header_bytes,
                 grace: config.server.shutdown_grace,
             },

@@ -109,9 +109,8 @@ impl ResponseCache {
                     if !self.early_refresh {
                         return Some(Some(payload));
                     }
-                    // An entity that is gone has no version: what was kept of it is no answer.
-                    let version = Version::of(&key.entity, state);
-                    if version.is_some_and(|version| payload.version() >= version) {
+                    // What is gone has no version that any payload could show.
+                    if Version::of(&key.entity, state).is_some_and(|now| payload.version() >= now) {
                         return Some(Some(payload));
                     }
                 }

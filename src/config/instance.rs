@@ -85,6 +85,26 @@ pub struct OwnInstance {
     pub data_center: String,
 }
 
+impl OwnInstance {
+    /// Puts in the port that the system chose, where port 0 was asked for: everything that was
+    /// derived from it follows.
+    pub fn set_port(&mut self, port: u16) {
+        if self.port == 0 {
+            self.port = port;
+        }
+        if let Some(start) = self.instance_id.strip_suffix(":0") {
+            self.instance_id = format!("{start}:{port}");
+        }
+        for url in [
+            &mut self.home_page_url,
+            &mut self.status_page_url,
+            &mut self.health_check_url,
+        ] {
+            *url = url.replacen(":0/", &format!(":{port}/"), 1);
+        }
+    }
+}
+
 impl Default for OwnInstance {
     fn default() -> Self {
         Self {

@@ -13,6 +13,7 @@ mod reads;
 mod request;
 pub mod server;
 mod status_document;
+mod timed_stream;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::Api;
+use super::timed_stream::{Requests, TimedStream};
 
 /// Least room for a request's head. Twice what is allowed, so that what is somewhat too long gets an
 /// answer and not just a closed connection.
@@ -30,8 +31,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     pub max_connections: usize,
-    /// From the first byte of a head, or from the end of the last request, to the end of the head.
+    /// From the first byte of a head to its end.
     pub header_timeout: Duration,
+    /// From the end of the last request to the end of the next one's head.
+    pub idle_timeout: Duration,
     pub max_header_bytes: usize,
     /// How long open connections may take to finish after a stop.
     pub grace: Duration,
@@ -102,13 +105,25 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "setting TCP_NODELAY: {error}");
     }
+    let requests = Arc::new(Requests::default());
+    let stream = TimedStream::new(
+        stream,
+        requests.clone(),
+        settings.header_timeout,
+        settings.idle_timeout,
+    );
     let service = service_fn(move |request: Request<Incoming>| {
-        let api = api.clone();
-        async move { Ok::<_, Infallible>(api.answer(request.map(Body::new), address.ip()).await) }
+        let (api, requests) = (api.clone(), requests.clone());
+        requests.begin();
+        async move {
+            let answer = api.answer(request.map(Body::new), address.ip()).await;
+            requests.answer();
+            Ok::<_, Infallible>(answer)
+        }
     });
     let http = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(settings.header_timeout)
+        .header_read_timeout(settings.idle_timeout)
         .max_buf_size((2 * settings.max_header_bytes).max(HEAD_BYTES_MIN))
         .keep_alive(true)
         .pipeline_flush(true)

@@ -195,14 +195,27 @@ impl Metadata {
 /// Later values of a key replace earlier ones, which keep their place.
 impl FromIterator<(Arc<str>, Arc<str>)> for Metadata {
     fn from_iter<T: IntoIterator<Item = (Arc<str>, Arc<str>)>>(entries: T) -> Self {
-        let mut list: Vec<(Arc<str>, Arc<str>)> = Vec::new();
+        /// Up to here a look through the list is quicker than hashing.
+        const SHORT: usize = 16;
+        let entries = entries.into_iter();
+        let mut list: Vec<(Arc<str>, Arc<str>)> = Vec::with_capacity(entries.size_hint().0.min(64));
         let mut places: std::collections::HashMap<Arc<str>, usize> =
             std::collections::HashMap::new();
         for (key, value) in entries {
-            if let Some(&place) = places.get(&key) {
+            let known = if list.len() <= SHORT {
+                list.iter().position(|(k, _)| *k == key)
+            } else {
+                if places.is_empty() {
+                    places.extend(list.iter().enumerate().map(|(at, (k, _))| (k.clone(), at)));
+                }
+                places.get(&key).copied()
+            };
+            if let Some(place) = known {
                 list[place].1 = value;
             } else {
-                places.insert(key.clone(), list.len());
+                if !places.is_empty() {
+                    places.insert(key.clone(), list.len());
+                }
                 list.push((key, value));
             }
         }
@@ -213,6 +226,16 @@ impl FromIterator<(Arc<str>, Arc<str>)> for Metadata {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_metadata_keeps_the_last_value_in_the_first_place_too() {
+        let entries = (0..100).map(|n| (format!("k{}", n % 40), n.to_string()));
+        let m: Metadata = entries.map(|(k, v)| (k.into(), v.into())).collect();
+        let keys: Vec<_> = m.iter().map(|(k, _)| k.to_string()).collect();
+        assert_eq!(keys, (0..40).map(|n| format!("k{n}")).collect::<Vec<_>>());
+        assert_eq!(m.get("k5").map(|v| &**v), Some("85"));
+        assert_eq!(m.get("k39").map(|v| &**v), Some("79"));
+    }
 
     #[test]
     fn metadata_keeps_the_last_value_in_the_first_place() {

@@ -23,6 +23,8 @@ const BLOCK_HEAD_LEN: usize = 1 + 4 + 4;
 const BLOCK_BYTES: usize = 256 << 10;
 /// Longest block that is read: one largest entry on top of an almost full block.
 const BLOCK_MAX: usize = BLOCK_BYTES + 4 + RECORD_MAX;
+/// Strings that are remembered while a checkpoint is loaded, to share them.
+const STRINGS: usize = 1 << 15;
 const PREFIX: &str = "checkpoint-";
 
 const LEASES: u8 = 1;
@@ -52,14 +54,20 @@ pub(super) fn list(dir: &Path) -> Result<Vec<Lsn>, StoreError> {
 
 /// Whether a file is a damaged checkpoint that was set aside.
 pub(super) fn is_evidence(name: &str) -> bool {
-    name.starts_with(PREFIX) && name.ends_with(".damaged")
+    has_form(name, "damaged")
+}
+
+/// Whether a name is that of a checkpoint with this extension.
+fn has_form(name: &str, extension: &str) -> bool {
+    name.starts_with(PREFIX)
+        && Path::new(name)
+            .extension()
+            .is_some_and(|found| found == extension)
 }
 
 /// Removes what an interrupted [`write`] left.
 pub(super) fn remove_leftovers(dir: &Path) -> Result<(), StoreError> {
-    for path in files::list(dir, |name| {
-        name.starts_with(PREFIX) && name.ends_with(".tmp")
-    })? {
+    for path in files::list(dir, |name| has_form(name, "tmp"))? {
         files::remove(&path)?;
     }
     Ok(())
@@ -177,7 +185,7 @@ pub(super) fn load(dir: &Path, lsn: Lsn) -> Result<Checkpoint, StoreError> {
     let mut loader = Loader {
         path: &path,
         input: BufReader::with_capacity(BLOCK_BYTES, file),
-        strings: Interner::default(),
+        strings: Interner::with_slots(STRINGS),
     };
     loader.load(lsn)
 }

@@ -33,12 +33,32 @@ pub(super) struct Inspected {
     pub(super) checkpoint: Option<Checkpoint>,
     /// LSNs of the checkpoints that can be used, oldest first.
     pub(super) kept: Vec<Lsn>,
+    /// The newest record when the store was opened before.
+    pub(super) tail: Lsn,
+    /// The next LSN when the store was opened before.
     pub(super) floor: Lsn,
+    /// The checkpoint that leads over a hole behind `tail`.
     pub(super) base: Lsn,
     pub(super) node_id: Option<u128>,
     pub(super) incarnation: Option<u128>,
     /// Wall time of the newest thing found.
     pub(super) latest: Millis,
+}
+
+impl Inspected {
+    /// The LSN before the next one, unless records are missing: LSNs that were skipped when the
+    /// store was opened before count only if everything from then is still there.
+    pub(super) fn end(&self) -> Lsn {
+        if self.last < self.tail {
+            return self.last;
+        }
+        self.last.max(Lsn(self.floor.0.saturating_sub(1)))
+    }
+
+    /// The newest checkpoint.
+    pub(super) fn covered(&self) -> Lsn {
+        self.kept.last().copied().unwrap_or_default()
+    }
 }
 
 /// Inspects; what is mended on the way is told in `notes`.
@@ -49,6 +69,7 @@ pub(super) fn inspect(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Inspected, StoreError> {
     let mut inspected = Inspected {
+        tail: Lsn(meta_number(database, keys::TAIL)?),
         floor: Lsn(meta_number(database, keys::FLOOR)?),
         base: Lsn(meta_number(database, keys::BASE)?),
         node_id: meta_id(database, keys::NODE_ID)?,
@@ -242,7 +263,6 @@ impl Verified<'_> {
                 (self.progress)(Progress::Verifying {
                     records: self.records,
                 });
-                self.strings = Interner::default();
             }
             Ok(ControlFlow::Continue(()))
         })?;

@@ -124,7 +124,7 @@ impl MemDisk {
             cause: LossCause::NotSynced,
         });
         content.told = end;
-        content.is_unsynced = false;
+        content.is_unsynced &= content.synced < content.committed;
         if lost.is_some() || content.incarnation == 0 {
             content.incarnation += 1;
         }
@@ -219,6 +219,7 @@ impl LogStore for MemStore {
             Durability::Flush => content.is_unsynced = true,
             Durability::Disk => {
                 content.synced = content.appended;
+                content.is_unsynced = content.told > content.synced;
                 content.syncs += 1;
             }
         }
@@ -447,5 +448,42 @@ impl LogReader for MemReader {
             .take_while(|(key, _)| key.starts_with(prefix))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::suite::{all, batch, lsns};
+    use crate::store::testing::options;
+
+    #[test]
+    fn a_killed_store_loses_what_was_not_committed_and_a_power_cut_what_was_not_synced() {
+        let disk = MemDisk::new(options("mem"));
+        let mut opened = disk.open(Millis(1));
+        for (lsn, durability) in [(1, Durability::Disk), (2, Durability::Flush)] {
+            opened.store.append(&batch(lsn..=lsn)).unwrap();
+            opened.store.commit(durability).unwrap();
+            opened.store.touch_watermark(Lsn(lsn), Millis(lsn)).unwrap();
+        }
+        opened.store.append(&batch(3..=3)).unwrap();
+        let again = disk.open(Millis(2));
+        assert_eq!(lsns(&all(&*again.reader)), [1, 2]);
+        assert_eq!((again.next_lsn, again.lost.clone()), (Lsn(3), None));
+        assert!(matches!(
+            opened.store.commit(Durability::Disk),
+            Err(StoreError::Closed)
+        ));
+
+        disk.cut_power();
+        let third = disk.open(Millis(3));
+        assert_eq!(lsns(&all(&*third.reader)), [1]);
+        let lost = third.lost.unwrap();
+        assert_eq!(
+            (lost.first, lost.last, lost.cause),
+            (Lsn(2), Lsn(2), LossCause::NotSynced)
+        );
+        assert_eq!(third.next_lsn, Lsn(3), "2 was told to somebody");
+        assert_ne!(third.incarnation, again.incarnation);
     }
 }

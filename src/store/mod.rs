@@ -20,6 +20,7 @@
 //! `log/`, checkpoints `checkpoint-<lsn>`, the `watermark` and the `lock` file.
 
 mod checkpoint;
+mod compact;
 mod db;
 mod error;
 mod files;
@@ -43,6 +44,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use compact::{Compacted, compact};
 pub use error::StoreError;
 pub use mem_store::MemDisk;
 

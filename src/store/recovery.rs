@@ -14,7 +14,8 @@ use crate::store::sled_reader::SledReader;
 use crate::store::sled_store::SledStore;
 use crate::store::watermark::{self, Found, Watermark, WatermarkFile};
 use crate::store::{
-    Loss, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, migrate,
+    Loss, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, compact,
+    migrate,
 };
 use crate::types::{Lsn, Millis};
 
@@ -30,6 +31,7 @@ pub(super) fn open(
 ) -> Result<Opened, StoreError> {
     files::create_dir(&options.dir)?;
     let lock = DirLock::take(&options.dir, options.lock_wait_ms, progress)?;
+    compact::finish_interrupted(&options.dir)?;
     let mut recovery = Recovery {
         options,
         now_wall,
@@ -216,10 +218,9 @@ impl Recovery<'_> {
     /// # Errors
     /// [`StoreError::Damaged`] if acknowledged records are missing.
     fn judge(&self, inspected: &Inspected) -> Result<Verdict, StoreError> {
-        let end = inspected.last.max(Lsn(inspected.floor.0.saturating_sub(1)));
-        let covered = inspected.kept.last().copied().unwrap_or_default();
+        let (end, covered) = (inspected.end(), inspected.covered());
         let mark = self.mark.unwrap_or_default();
-        let promised = mark.promised(self.boot_id);
+        let promised = mark.promised(self.boot_id).max(inspected.tail);
         let (first, last) = (end.next(), mark.given_out.max(mark.acknowledged));
         if promised > end.max(covered) {
             return Err(damaged(
@@ -260,10 +261,14 @@ impl Recovery<'_> {
 
     /// The verdict for going on with what is left.
     fn accept(&self, inspected: &Inspected) -> Verdict {
-        let end = inspected.last.max(Lsn(inspected.floor.0.saturating_sub(1)));
+        let (end, covered) = (inspected.end(), inspected.covered());
         let mark = self.mark.unwrap_or_default();
-        let covered = inspected.kept.last().copied().unwrap_or_default();
-        let last = mark.given_out.max(mark.acknowledged).max(covered).max(end);
+        let last = mark
+            .given_out
+            .max(mark.acknowledged)
+            .max(covered)
+            .max(inspected.tail)
+            .max(end);
         Verdict {
             end: Lsn(last.0.saturating_add(SKIP)),
             base: if covered > end {
@@ -287,7 +292,11 @@ impl Recovery<'_> {
         let dir = &self.options.dir;
         let keeps_state = self.options.on_damage == OnDamage::KeepRest;
         let checkpoints = checkpoint::list(dir)?;
-        let aside = dir.join(format!("quarantine-{}", self.now_wall));
+        // The clock may have been stepped back to a moment that has a quarantine already.
+        let mut aside = dir.join(format!("quarantine-{}", self.now_wall));
+        while aside.exists() {
+            aside.as_mut_os_string().push("-again");
+        }
         fs::create_dir_all(&aside)
             .map_err(|error| StoreError::io("create the directory", &aside, error))?;
         let is_ours = |name: &str| match name {
@@ -349,6 +358,7 @@ impl Recovery<'_> {
         let mut batch = sled::Batch::default();
         batch.insert(keys::NODE_ID, &node_id.to_le_bytes());
         batch.insert(keys::INCARNATION, &incarnation.to_le_bytes());
+        batch.insert(keys::TAIL, &inspected.last.0.to_le_bytes());
         batch.insert(keys::FLOOR, &end.next().0.to_le_bytes());
         batch.insert(keys::BASE, &verdict.base.0.to_le_bytes());
         guarded("note where the log goes on", || {

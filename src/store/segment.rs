@@ -164,6 +164,9 @@ pub(super) enum Direction {
     Down,
 }
 
+/// Is handed a record, and says whether to go on.
+pub(super) type Visit<'a> = dyn FnMut(Lsn, &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+
 /// Hands the records of a tree from `low` to `high` (both included) to `visit`, whole and in order,
 /// until it breaks.
 ///
@@ -174,7 +177,7 @@ pub(super) fn walk(
     tree: &Tree,
     (low, high): (Lsn, Lsn),
     direction: Direction,
-    visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+    visit: &mut Visit<'_>,
 ) -> Result<ControlFlow<()>, StoreError> {
     if low > high {
         return Ok(ControlFlow::Continue(()));
@@ -242,7 +245,7 @@ fn emit(
     part: u16,
     parts: Parts,
     direction: Direction,
-    visit: &mut dyn FnMut(Lsn, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+    visit: &mut Visit<'_>,
 ) -> Result<ControlFlow<()>, StoreError> {
     if direction == Direction::Down && part != 0 {
         return Err(missing_part(lsn));

@@ -19,7 +19,9 @@ pub(super) mod keys {
     pub(in crate::store) const SCHEMA: &str = "store/schema";
     pub(in crate::store) const NODE_ID: &str = "store/node-id";
     pub(in crate::store) const INCARNATION: &str = "store/incarnation";
-    /// LSNs below this one were given out or skipped.
+    /// The newest record when the store was opened last: what is older must be there.
+    pub(in crate::store) const TAIL: &str = "store/tail";
+    /// The next LSN when the store was opened last: those below were given out or skipped.
     pub(in crate::store) const FLOOR: &str = "store/floor";
     /// The checkpoint that leads over a hole in front of the next segment.
     pub(in crate::store) const BASE: &str = "store/base";

@@ -91,6 +91,7 @@ impl LogReader for SledReader {
         max_records: usize,
         max_bytes: usize,
     ) -> Result<Vec<Arc<Record>>, StoreError> {
+        self.shared.with(|_| Ok(()))?;
         let committed = self.shared.committed();
         let segments = self.shared.segments();
         let first = segments
@@ -140,6 +141,7 @@ impl LogReader for SledReader {
         max_records: usize,
         max_bytes: usize,
     ) -> Result<Vec<Arc<Record>>, StoreError> {
+        self.shared.with(|_| Ok(()))?;
         let upto = upto.min(self.shared.committed());
         let mut collector = Collector::new(max_records, max_bytes);
         if max_records == 0 {

@@ -236,7 +236,7 @@ impl LogStore for FaultStore {
 /// Options for a store in a test: small segments, no waiting, no demands on free space.
 pub fn options(dir: impl Into<std::path::PathBuf>) -> StoreOptions {
     StoreOptions {
-        segment_bytes: 64 << 10,
+        segment_bytes: 16 << 10,
         cache_bytes: 4 << 20,
         lock_wait_ms: 0,
         min_free_bytes: 0,
@@ -322,5 +322,60 @@ pub fn registered(lsn: u64, at: u64) -> Record {
             override_effect: OverrideEffect::Keep,
             visible: true,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemDisk;
+    use crate::store::suite::{all, batch, lsns};
+
+    #[test]
+    fn a_planned_failure_comes_once_and_stops_the_handle() {
+        let disk = MemDisk::new(options("mem"));
+        let (mut opened, faults) = FaultStore::wrap(disk.open(Millis(1)));
+        faults.fill_disk(Operation::Commit, 2);
+        opened.store.append(&batch(1..=2)).unwrap();
+        opened.store.commit(Durability::Disk).unwrap();
+        opened.store.append(&batch(3..=3)).unwrap();
+        let error = opened.store.commit(Durability::Disk).unwrap_err();
+        assert!(matches!(error, StoreError::NoSpace { .. }), "{error}");
+        assert!(matches!(
+            opened.store.append(&batch(4..=4)),
+            Err(StoreError::Poisoned(_))
+        ));
+        assert_eq!(lsns(&all(&*opened.reader)), [1, 2]);
+        assert_eq!((faults.count(Operation::Append), faults.syncs()), (2, 2));
+        assert_eq!(
+            faults.calls(),
+            [
+                Call::Append(Lsn(1), Lsn(2)),
+                Call::Commit(Durability::Disk),
+                Call::Append(Lsn(3), Lsn(3)),
+                Call::Commit(Durability::Disk),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_blocked_commit_shows_nothing_until_it_is_released() {
+        let disk = MemDisk::new(options("mem"));
+        let (opened, faults) = FaultStore::wrap(disk.open(Millis(1)));
+        let Opened {
+            mut store, reader, ..
+        } = opened;
+        faults.block_commits();
+        std::thread::scope(|scope| {
+            let commit = scope.spawn(move || {
+                store.append(&batch(1..=2)).unwrap();
+                store.commit(Durability::Disk)
+            });
+            faults.wait_for_blocked_commit();
+            assert_eq!(reader.last_lsn(), Lsn(0));
+            faults.release_commits();
+            commit.join().unwrap().unwrap();
+        });
+        assert_eq!(reader.last_lsn(), Lsn(2));
     }
 }

@@ -418,9 +418,11 @@ impl<'a> From<&'a CheckpointLease> for CheckpointLeaseV1<'a> {
 
 impl CheckpointLeaseV1<'_> {
     pub(super) fn into_lease(self, strings: &mut Interner) -> CheckpointLease {
+        // Right before the instance, which mostly has the same id and then shares it.
+        let id = InstanceId::from_shared(strings.text(self.id));
         CheckpointLease {
             app: strings.app(self.app),
-            id: InstanceId::from_shared(strings.text(self.id)),
+            id,
             lsn: Lsn(self.lsn),
             image: self.lease.into_image(strings),
         }
