@@ -57,6 +57,9 @@ struct Writer {
     settings: WriterSettings,
     /// `None` while the store has failed.
     store: Option<Box<dyn LogStore>>,
+    /// The store that failed, until it is let go: readers still hold its other side, and with it
+    /// the directory.
+    failed: Option<Box<dyn LogStore>>,
     /// The state with everything that was decided; ahead of what is published within a batch only.
     state: Published,
     /// Acknowledged records that are not committed yet (`interval` durability).
@@ -75,6 +78,7 @@ pub(super) fn spawn(
         log,
         settings,
         store: Some(store),
+        failed: None,
         state,
         uncommitted: Vec::new(),
         ticks_until_reopen: 0,
@@ -256,12 +260,14 @@ impl Writer {
         Ok(())
     }
 
-    /// A store that failed once is never written to again (design 2): it is dropped, and opened
-    /// anew at a later tick.
+    /// A store that failed once is never written to again (design 2): it is let go, and opened anew
+    /// at a later tick, since either may take its time.
     fn fail(&mut self, error: &StoreError) -> Unavailable {
         let reason = describe(error);
         error!(%reason, "the change log cannot be written, changes are refused: {reason}");
-        self.store = None;
+        if let Some(store) = self.store.take() {
+            self.failed = Some(store);
+        }
         self.ticks_until_reopen = REOPEN_TICKS;
         self.log
             .health
@@ -376,6 +382,7 @@ impl Writer {
     /// has not is appended again.
     fn reopen(&mut self) {
         self.ticks_until_reopen = REOPEN_TICKS;
+        self.let_go_of_failed();
         let reopened = (self.settings.opener)().and_then(|opened| self.reconcile(opened));
         match reopened {
             Ok(()) => {
@@ -387,6 +394,15 @@ impl Writer {
                 warn!(%reason, "the change log still cannot be opened: {reason}");
                 self.log.health.send_replace(StoreHealth::Failed(reason));
             }
+        }
+    }
+
+    fn let_go_of_failed(&mut self) {
+        if let Some(store) = self.failed.take()
+            && let Err(error) = store.close(self.log.clock.now().wall)
+        {
+            let reason = describe(&error);
+            warn!(%reason, "letting go of the store that failed: {reason}");
         }
     }
 
@@ -443,6 +459,7 @@ impl Writer {
     }
 
     fn close(&mut self) -> Result<(), String> {
+        self.let_go_of_failed();
         if self.store.is_none() && !self.uncommitted.is_empty() {
             // The last chance for what was acknowledged before it was safe.
             self.reopen();
