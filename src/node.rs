@@ -199,7 +199,9 @@ impl Node {
         loop {
             let state = health.borrow_and_update().clone();
             match state {
-                StoreHealth::Failed(reason) if self.on_failure == OnStoreFailure::Exit => {
+                StoreHealth::Failed(reason)
+                    if self.on_failure == OnStoreFailure::Exit || self.log.has_ended() =>
+                {
                     return reason;
                 }
                 StoreHealth::Closed => return "the change log's writer has ended".into(),

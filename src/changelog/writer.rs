@@ -11,7 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
 use super::recover::replay;
-use super::{ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable};
+use super::{
+    ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable, write_checkpoint,
+};
 use crate::registry::change::{ChangeKind, Record};
 use crate::registry::command::{Context, Reply};
 use crate::store::{Durability, LogStore, Opened, StoreError};
@@ -244,10 +246,13 @@ impl Writer {
             return Err(self.fail(&error));
         }
         if self.settings.durability.is_none() {
+            let before = self.uncommitted.len();
             self.uncommitted.extend(batch.records.iter().cloned());
             if self.uncommitted.len() >= UNCOMMITTED_MAX
                 && let Err(error) = self.commit_open()
             {
+                // This batch is refused: it must not be appended again later.
+                self.uncommitted.truncate(before);
                 return Err(self.fail(&error));
             }
         }
@@ -403,19 +408,22 @@ impl Writer {
 
     fn reconcile(&mut self, opened: Opened) -> Result<(), StoreError> {
         let mut store = opened.store;
-        let mono = self.log.clock.now().mono;
+        let now = self.log.clock.now();
         let reader = opened.reader;
-        let before = self.state.lsn();
-        replay(
-            &mut self.state.registry,
-            &*reader,
-            opened.last_lsn,
-            mono,
-            &mut |_, _| {},
-        )?;
-        if self.state.lsn() > before {
+        // On a copy, so that a failure halfway leaves no trace.
+        let mut state = self.state.clone();
+        let before = state.lsn();
+        if opened.last_lsn > before {
+            let registry = &mut state.registry;
+            replay(
+                registry,
+                &*reader,
+                opened.last_lsn,
+                now.mono,
+                &mut |_, _| {},
+            )?;
             for record in reader.read(before.next(), usize::MAX, usize::MAX)? {
-                self.state.delta.push(&record, mono);
+                state.delta.push(&record, now.mono);
             }
         }
         let missing: Vec<Arc<Record>> = self
@@ -424,10 +432,25 @@ impl Writer {
             .filter(|r| r.lsn > opened.last_lsn)
             .cloned()
             .collect();
-        if !missing.is_empty() {
+        let mut stored = opened.last_lsn;
+        if let (Some(first), Some(last)) = (missing.first(), missing.last())
+            && first.lsn == opened.next_lsn
+        {
             store.append(&missing)?;
             store.commit(Durability::Disk)?;
+            stored = last.lsn;
         }
+        // Positions that the store has left out are not given out again.
+        if state.lsn().next() < opened.next_lsn {
+            let last = Lsn(opened.next_lsn.0.saturating_sub(1));
+            state.registry.restored_at(last);
+        }
+        if stored < before {
+            // The disk lost what had been acknowledged; the state still has it.
+            warn!(%stored, %before, "records behind LSN {stored} are gone, a checkpoint replaces them");
+            write_checkpoint(&reader, &state, now.wall)?;
+        }
+        self.state = state;
         self.uncommitted.clear();
         self.store = Some(store);
         self.log.reader.store(Arc::new(reader));
@@ -437,13 +460,25 @@ impl Writer {
 
     fn close(&mut self) -> Result<(), String> {
         self.let_go_of_failed();
-        let committed = self.commit_open();
-        let now = self.log.clock.now().wall;
-        let closed = match self.store.take() {
-            Some(store) => store.close(now),
-            None => Ok(()),
+        if self.store.is_none() && !self.uncommitted.is_empty() {
+            // The last chance for what was acknowledged before it was safe.
+            self.reopen();
+        }
+        let Some(store) = self.store.take() else {
+            return match self.uncommitted.len() {
+                0 => Ok(()),
+                lost => Err(format!(
+                    "{lost} acknowledged changes were not stored: {}",
+                    self.failure()
+                )),
+            };
         };
-        committed.and(closed).map_err(|error| describe(&error))
+        // Closing commits to the disk.
+        let closed = store.close(self.log.clock.now().wall);
+        if closed.is_ok() {
+            self.uncommitted.clear();
+        }
+        closed.map_err(|error| describe(&error))
     }
 }
 
