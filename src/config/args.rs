@@ -192,7 +192,11 @@ Registry:
   eurekad.max-instances                             0 = no bound [0]
 
 Peers (none unless configured):
-  eureka.client.service-url.defaultZone             their URLs, by comma
+  eureka.client.service-url.defaultZone             their URLs, by comma; srv+http://NAME/eureka/
+                                                    stands for the SRV records of NAME
+  eurekad.peers-by-address                          a name with several addresses is several peers:
+                                                    auto | true | false [auto]
+  eurekad.dns-servers                               by comma, instead of the system's [none]
   eureka.client.register-with-eureka                [true if there are peers]
   eureka.client.fetch-registry                      [true if there are peers]
   eureka.instance.hostname                          how peers name this node [the machine's]

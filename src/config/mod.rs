@@ -43,7 +43,7 @@ pub use load::Loaded;
 pub use log::{LogConfig, LogFormat, LogLevel};
 pub use machine::Machine;
 pub use pages::{DashboardConfig, ManagementConfig, ShowDetails};
-pub use peers::{DnsPeers, PeersConfig};
+pub use peers::{DnsPeers, PeersByAddress, PeersConfig};
 pub use property::Origin;
 pub use registry::{CacheConfig, RegistryConfig};
 pub use server::ServerConfig;

@@ -4,9 +4,11 @@
 //! node itself, which only makes a lone node look for itself.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::bind::{Binder, Found};
+use super::choice::choice;
 use super::machine::Machine;
 use super::name::uniform;
 use super::property::Origin;
@@ -16,6 +18,22 @@ use super::{OwnInstance, ServerConfig};
 
 /// The zone whose URLs stand in for those of zones that have none.
 const DEFAULT_ZONE: &str = "defaultZone";
+
+choice! {
+    /// `eurekad.peers-by-address`: whether a host name in a service URL stands for several peers, one
+    /// at each address that it has, as that of a headless Kubernetes service does.
+    PeersByAddress {
+        /// It does as soon as it has more than one address of a family; `localhost` never does.
+        Auto = "auto",
+        /// It does, however many addresses it has; `localhost` never does.
+        Always = "true",
+        /// It is one peer, whatever its addresses.
+        Never = "false",
+    }
+}
+
+/// What `eurekad.dns-servers` looks like, for error texts.
+const DNS_SERVERS: &str = "addresses by comma, each with or without a port, e.g. 10.0.0.10:53";
 
 /// Peers from DNS TXT records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +57,10 @@ pub struct PeersConfig {
     pub service_urls: BTreeMap<String, Vec<ServiceUrl>>,
     /// `eureka.client.use-dns-for-fetching-service-urls` and what belongs to it.
     pub dns: Option<DnsPeers>,
+    /// `eurekad.peers-by-address`.
+    pub by_address: PeersByAddress,
+    /// `eurekad.dns-servers`: who is asked instead of the system's servers; empty for those.
+    pub dns_servers: Vec<SocketAddr>,
     /// `eureka.client.region`.
     pub region: String,
     /// `eureka.client.availability-zones.REGION`, nearest first.
@@ -119,11 +141,13 @@ impl PeersConfig {
     }
 
     /// Whether a URL is this node: `my-url`, or one of its names with one of its ports. The original
-    /// looks at the name alone, and so takes a second node on one machine for itself.
+    /// looks at the name alone, and so takes a second node on one machine for itself. A URL by SRV
+    /// records is never this node; the peers that it stands for may be.
     pub fn is_own(&self, url: &ServiceUrl) -> bool {
         let same = |own: &ServiceUrl| own.to_string() == url.to_string();
         self.own_url.as_ref().is_some_and(same)
-            || (self.own_ports.contains(&url.port)
+            || (!url.by_srv
+                && self.own_ports.contains(&url.port)
                 && self
                     .own_hosts
                     .iter()
@@ -141,6 +165,8 @@ impl Default for PeersConfig {
         Self {
             service_urls: BTreeMap::new(),
             dns: None,
+            by_address: PeersByAddress::Auto,
+            dns_servers: Vec::new(),
             region: "us-east-1".to_owned(),
             availability_zones: BTreeMap::new(),
             prefer_same_zone: true,
@@ -214,10 +240,26 @@ impl PeersConfig {
         self.own_url = b.other(
             &["eureka.server.my-url"],
             None,
-            |text| ServiceUrl::parse(text).map(Some),
+            |text| ServiceUrl::parse(text).filter(|url| !url.by_srv).map(Some),
             |url| url.as_ref().map(ServiceUrl::to_string).unwrap_or_default(),
             SERVICE_URLS,
         );
+        self.by_address = b.choice("eurekad.peers-by-address", self.by_address);
+        self.dns_servers = b.other(
+            &["eurekad.dns-servers"],
+            Vec::new(),
+            dns_servers,
+            |servers| {
+                let servers: Vec<String> = servers.iter().map(SocketAddr::to_string).collect();
+                servers.join(",")
+            },
+            DNS_SERVERS,
+        );
+        self.bind_dns(b);
+    }
+
+    /// Peers from TXT records, which take the place of all service URLs.
+    fn bind_dns(&mut self, b: &mut Binder<'_>) {
         let use_dns = b.switch(&["eureka.client.use-dns-for-fetching-service-urls"], false);
         let name = b.optional_text("eureka.client.eureka-server-d-n-s-name");
         let port = b.number(&["eureka.client.eureka-server-port"], 8761, 1..=u16::MAX);
@@ -227,6 +269,13 @@ impl PeersConfig {
             Origin::Default,
         );
         if use_dns {
+            if !self.service_urls.is_empty() {
+                b.warnings.push(
+                    "service URLs are not used, since the peers come from DNS \
+                     (eureka.client.use-dns-for-fetching-service-urls)"
+                        .to_owned(),
+                );
+            }
             match name {
                 Some(name) => {
                     let context = context.trim_matches('/').to_owned();
@@ -308,6 +357,19 @@ impl PeersConfig {
             self.unregister_on_shutdown,
         );
     }
+}
+
+/// Addresses by comma; the port is 53 where there is none.
+fn dns_servers(text: &str) -> Option<Vec<SocketAddr>> {
+    let server = |text: &String| {
+        let with_port = text.parse::<SocketAddr>().ok();
+        let server = with_port.or_else(|| {
+            let address = text.trim_start_matches('[').trim_end_matches(']');
+            Some(SocketAddr::new(address.parse::<IpAddr>().ok()?, 53))
+        })?;
+        (server.port() != 0).then_some(server)
+    };
+    value::list(text).iter().map(server).collect()
 }
 
 /// The URLs of one zone; notes them without their credentials.

@@ -1,4 +1,4 @@
-//! A peer's URL, taken apart once. Its credentials are kept where no log line, error or page can
+//! A peer's URL, taken apart once, or the URL of a name in DNS that stands for several peers. Its credentials are kept where no log line, error or page can
 //! show them by accident.
 
 use std::fmt;
@@ -53,14 +53,17 @@ impl Credentials {
     }
 }
 
-/// `http(s)://[user:password@]host[:port]/path/`. `Display` leaves the credentials out.
+/// `http(s)://[user:password@]host[:port]/path/`, or `srv+http(s)://[user:password@]name/path/`.
+/// `Display` leaves the credentials out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceUrl {
     /// https.
     pub secure: bool,
+    /// `host` is the name of SRV records, which give host and port of each peer.
+    pub by_srv: bool,
     /// Name or address, an IPv6 address without its brackets.
     pub host: String,
-    /// 80 or 443 where the URL has none.
+    /// 80 or 443 where the URL has none; 0 if SRV records give it.
     pub port: u16,
     /// Begins and ends with a slash.
     pub path: String,
@@ -68,15 +71,17 @@ pub struct ServiceUrl {
 }
 
 /// What service URLs look like, for error texts.
-pub(crate) const SERVICE_URLS: &str = "URLs by comma, each http[s]://[user:password@]host[:port]/path/, e.g. http://eureka-2:8761/eureka/";
+pub(crate) const SERVICE_URLS: &str = "URLs by comma, each http[s]://[user:password@]host[:port]/path/, e.g. http://eureka-2:8761/eureka/; or srv+http[s]://name/path/ for SRV records";
 
 impl ServiceUrl {
     /// Takes a URL apart; `None` if it is none. A missing last slash is added.
     pub fn parse(text: &str) -> Option<Self> {
         let (scheme, rest) = text.trim().split_once("://")?;
-        let secure = match scheme.to_ascii_lowercase().as_str() {
-            "http" => false,
-            "https" => true,
+        let (secure, by_srv) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (false, false),
+            "https" => (true, false),
+            "srv+http" => (false, true),
+            "srv+https" => (true, true),
             _ => return None,
         };
         let end = rest.find('/').unwrap_or(rest.len());
@@ -87,6 +92,8 @@ impl ServiceUrl {
         };
         let (host, port) = split_port(host_port)?;
         let port = match port {
+            Some(_) if by_srv => return None,
+            None if by_srv => 0,
             Some(port) => port.parse().ok().filter(|port| *port != 0)?,
             None if secure => 443,
             None => 80,
@@ -95,11 +102,16 @@ impl ServiceUrl {
         if host.is_empty() || !host.chars().all(host_is_fine) {
             return None;
         }
+        // An address has no SRV records.
+        if by_srv && host.parse::<std::net::IpAddr>().is_ok() {
+            return None;
+        }
         if path.contains(|c: char| matches!(c, '?' | '#' | '@') || c.is_whitespace()) {
             return None;
         }
         Some(Self {
             secure,
+            by_srv,
             host: host.to_owned(),
             port,
             path: if path.ends_with('/') {
@@ -109,6 +121,17 @@ impl ServiceUrl {
             },
             credentials: user_info.map(Credentials::parse),
         })
+    }
+
+    /// The same URL at another host and port.
+    #[must_use]
+    pub fn at(&self, host: String, port: u16) -> Self {
+        Self {
+            by_srv: false,
+            host,
+            port,
+            ..self.clone()
+        }
     }
 
     /// `host:port`, an IPv6 address in brackets.
@@ -155,6 +178,9 @@ impl Credentials {
 impl fmt::Display for ServiceUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "https" } else { "http" };
+        if self.by_srv {
+            return write!(f, "srv+{scheme}://{}{}", self.host, self.path);
+        }
         write!(f, "{scheme}://{}{}", self.authority(), self.path)
     }
 }
@@ -202,9 +228,29 @@ mod tests {
             "http://a/?q=1",
             "http://a b/",
             "http://u:p/w@a/",
+            "srv+http://_eureka._tcp.example.com:8761/",
+            "srv+http://192.0.2.1/",
+            "srv+http://[::1]/",
+            "srv://_eureka._tcp.example.com/",
+            "tcp+http://a/",
         ] {
             assert_eq!(ServiceUrl::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn srv_urls_have_a_name_and_no_port() {
+        let url = ServiceUrl::parse("srv+http://u:p@_eureka._tcp.example.com/eureka").unwrap();
+        assert!(url.by_srv && !url.secure && url.port == 0);
+        assert_eq!(
+            url.to_string(),
+            "srv+http://_eureka._tcp.example.com/eureka/"
+        );
+        let peer = url.at("node-2.example.com".to_owned(), 8762);
+        assert_eq!(peer.to_string(), "http://node-2.example.com:8762/eureka/");
+        assert_eq!(peer.credentials, url.credentials);
+        let peer = ServiceUrl::parse("SRV+HTTPS://a.example").unwrap();
+        assert_eq!(peer.to_string(), "srv+https://a.example/");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::Context;
+use super::dns::Names;
+use super::membership::Membership;
 use super::task::adoption;
 use super::transport::COPYING;
 use crate::changelog::Request;
@@ -58,22 +60,22 @@ enum Had {
 }
 
 /// Copies from the first peer that has anything. Ends without a copy when every peer has said that it
-/// is empty too, or when the wait that is configured is over.
-pub(super) async fn copy(
+/// is empty too, when DNS says that there is none, or when the wait that is configured is over.
+pub(super) async fn copy<N: Names>(
     context: &Arc<Context>,
     config: &Config,
+    membership: &mut Membership<N>,
     gate: &ReadsGate,
     stop: &CancellationToken,
 ) {
-    let urls: Vec<ServiceUrl> = context.peers.urls().into_iter().cloned().collect();
-    if urls.is_empty() {
-        return;
-    }
-    info!(
-        peers = urls.len(),
-        "the store is empty: copying the registry from a peer"
-    );
+    info!("the store is empty: copying the registry from a peer");
     loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = membership.refresh() => {}
+        }
+        let urls = membership.urls();
         let mut empty = 0;
         for url in &urls {
             let had = tokio::select! {
@@ -90,8 +92,8 @@ pub(super) async fn copy(
                 Had::NoAnswer => {}
             }
         }
-        if empty == urls.len() {
-            info!("every peer is empty too: opening");
+        if empty == urls.len() && membership.is_settled() {
+            info!(peers = empty, "no peer has anything to copy: opening");
             return;
         }
         if gate.is_open(context.clock.now().mono) {

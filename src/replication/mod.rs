@@ -11,7 +11,11 @@
 //! HTTP. [`inbound`] answers what nodes of our own kind ask beyond the original's protocol.
 
 mod bootstrap;
+mod dns;
+#[cfg(test)]
+mod dns_server;
 pub mod inbound;
+mod membership;
 pub mod outbound;
 pub mod reconcile;
 mod self_registration;
@@ -25,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -35,6 +40,8 @@ pub use inbound::Compared;
 use crate::changelog::ChangeLog;
 use crate::clock::Clock;
 use crate::config::{Config, PeersConfig, ServiceUrl};
+use dns::{Dns, Names};
+use membership::Membership;
 use state::PeerStates;
 use task::PeerTask;
 use transport::{Identity, Transport};
@@ -94,6 +101,8 @@ pub struct Parts {
 /// peers, and the node's own registration.
 pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
     let peers = parts.config.peers.clone();
+    let dns = Dns::new(&peers.dns_servers);
+    let mut membership = Membership::new(&peers, dns.clone());
     let now = parts.clock.now();
     let context = Arc::new(Context {
         transport: Transport::new(
@@ -101,6 +110,7 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
             &parts.config.instance.ip_address,
             peers.connect_timeout,
             peers.connection_idle_timeout,
+            dns,
         ),
         log: parts.log,
         clock: parts.clock,
@@ -115,63 +125,114 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
     let (is_empty, stop, tracker) = (parts.is_empty, stop.clone(), tasks.clone());
     tasks.spawn(async move {
         if is_empty && context.peers.fetch_registry {
-            bootstrap::copy(&context, &config, &gate, &stop).await;
+            bootstrap::copy(&context, &config, &mut membership, &gate, &stop).await;
         }
         gate.open();
         if config.peers.register_with_eureka {
             let own = self_registration::run(context.clone(), config.clone(), stop.clone());
             tracker.spawn(own);
         }
-        supervise(context, tracker, stop).await;
+        supervise(context, membership, tracker, stop).await;
     });
 }
 
-/// Keeps a task per peer as the list of peers changes. An empty list that comes from a failing look-up
-/// is not believed: the last good one stays.
-async fn supervise(context: Arc<Context>, tasks: TaskTracker, stop: CancellationToken) {
-    let mut running: BTreeMap<String, CancellationToken> = BTreeMap::new();
-    let mut interval = tokio::time::interval(context.peers.update_interval);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+/// Keeps a task per peer as the list of peers changes.
+async fn supervise<N: Names>(
+    context: Arc<Context>,
+    mut membership: Membership<N>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+) {
+    let mut running = Running::default();
     loop {
+        running.follow(&context, membership.urls(), &tasks, &stop);
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            _ = interval.tick() => {}
+            () = membership.due() => {}
         }
-        let urls: BTreeMap<String, ServiceUrl> = context
-            .peers
-            .urls()
-            .into_iter()
-            .map(|url| (url.to_string(), url.clone()))
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = membership.refresh() => {}
+        }
+    }
+}
+
+/// The tasks of the peers, by the peers' names.
+#[derive(Debug, Default)]
+struct Running {
+    /// Of the peers on the list, those included whose task has ended because it found this very node:
+    /// it is not tried again as long as the list names it.
+    tasks: BTreeMap<String, (CancellationToken, JoinHandle<()>)>,
+    /// Of peers that are gone, until they have come to an end.
+    ending: BTreeMap<String, JoinHandle<()>>,
+}
+
+impl Running {
+    /// Ends the tasks of peers that are not in the list any more, and starts those of new ones.
+    fn follow(
+        &mut self,
+        context: &Arc<Context>,
+        urls: Vec<ServiceUrl>,
+        tracker: &TaskTracker,
+        stop: &CancellationToken,
+    ) {
+        let urls: BTreeMap<String, ServiceUrl> =
+            urls.into_iter().map(|url| (url.to_string(), url)).collect();
+        self.ending.retain(|_, ended| !ended.is_finished());
+        let gone: Vec<String> = self
+            .tasks
+            .keys()
+            .filter(|name| !urls.contains_key(*name))
+            .cloned()
             .collect();
-        running.retain(|name, token| {
-            let stays = urls.contains_key(name);
-            if !stays {
-                info!(peer.url = %name, "{name} is no peer any more");
+        for name in gone {
+            info!(peer.url = %name, "{name} is no peer any more");
+            if let Some((token, ended)) = self.tasks.remove(&name) {
                 token.cancel();
-                context.states.remove(name);
+                self.ending.insert(name, ended);
             }
-            stays
-        });
+        }
         for (name, url) in urls {
-            if running.contains_key(&name) {
-                continue;
-            }
-            if url.secure {
-                warn!(peer.url = %name, "{name}: peers over https are not supported yet");
+            if self.tasks.contains_key(&name) {
                 continue;
             }
             let token = stop.child_token();
-            let (_owe, owed) = mpsc::channel(OWED_QUEUE);
-            let task = PeerTask {
-                context: context.clone(),
-                url,
-                name: name.clone(),
-                owed,
-                stop: token.clone(),
-            };
-            tasks.spawn(task.run());
-            running.insert(name, token);
+            let before = self.ending.remove(&name);
+            let peer = run_peer(context.clone(), url, before, token.clone());
+            self.tasks.insert(name, (token, tracker.spawn(peer)));
         }
+    }
+}
+
+/// A peer's task from the end of an earlier one for the same peer to its own end.
+async fn run_peer(
+    context: Arc<Context>,
+    url: ServiceUrl,
+    before: Option<JoinHandle<()>>,
+    stop: CancellationToken,
+) {
+    let name = url.to_string();
+    if let Some(before) = before {
+        // If it panicked, the runtime has said so.
+        let _ = before.await;
+    }
+    if url.secure {
+        warn!(peer.url = %name, "{name}: peers over https are not supported yet");
+        return;
+    }
+    let (_owe, owed) = mpsc::channel(OWED_QUEUE);
+    let states = context.states.clone();
+    let task = PeerTask {
+        context,
+        url,
+        name: name.clone(),
+        owed,
+        stop: stop.clone(),
+    };
+    task.run().await;
+    if stop.is_cancelled() {
+        states.remove(&name);
     }
 }

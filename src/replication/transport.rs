@@ -12,6 +12,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
+use super::dns::Dns;
 use super::sender::Failure;
 use crate::config::ServiceUrl;
 
@@ -68,20 +69,21 @@ impl Answer {
 /// The client side of one node.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpConnector<Dns>, Full<Bytes>>,
     identity: HeaderValue,
     own_address: HeaderValue,
 }
 
 impl Transport {
-    /// `idle` is how long an unused connection is kept.
-    pub fn new(
+    /// `idle` is how long an unused connection is kept; `dns` finds the addresses of host names.
+    pub(crate) fn new(
         identity: &Identity,
         own_address: &str,
         connect_timeout: Duration,
         idle: Duration,
+        dns: Dns,
     ) -> Self {
-        let mut connector = HttpConnector::new();
+        let mut connector = HttpConnector::new_with_resolver(dns);
         connector.set_connect_timeout(Some(connect_timeout));
         connector.set_nodelay(true);
         let client = Client::builder(TokioExecutor::new())

@@ -51,6 +51,8 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.max-connections"),
     honoured("eurekad.worker-threads"),
     honoured("eurekad.log-format"),
+    honoured("eurekad.peers-by-address"),
+    honoured("eurekad.dns-servers"),
 ];
 
 /// What users of the Spring server set besides. Everything else of these prefixes is Spring's own

@@ -67,6 +67,14 @@ const WRONG: &[(&str, &str, &str)] = &[
         "true",
         "d-n-s-name",
     ),
+    ("eureka.server.my-url", "srv+http://a/", "http[s]://"),
+    ("eurekad.peers-by-address", "yes", "auto | true | false"),
+    ("eurekad.dns-servers", "dns.example", "addresses by comma"),
+    (
+        "eurekad.dns-servers",
+        "10.0.0.10:0",
+        "with or without a port",
+    ),
     ("logging.level.root", "loud", "trace"),
     (
         "management.endpoint.health.show-details",

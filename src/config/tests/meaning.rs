@@ -136,6 +136,52 @@ fn peers_are_the_urls_of_the_zones_of_the_own_region_without_the_node_itself() {
 }
 
 #[test]
+fn a_name_of_srv_records_is_a_peer_to_be_found() {
+    let config =
+        Start::args(&["--eureka.client.service-url.defaultZone=srv+http://_e._tcp.x.org/eureka/"])
+            .config();
+    assert!(config.peers.has_peers() && config.peers.register_with_eureka);
+    assert_eq!(
+        config.peers.urls()[0].to_string(),
+        "srv+http://_e._tcp.x.org/eureka/"
+    );
+}
+
+#[test]
+fn who_answers_for_names_can_be_set() {
+    let plain = Start::default().config().peers;
+    assert!(plain.dns_servers.is_empty());
+    assert_eq!(plain.by_address, PeersByAddress::Auto);
+    let loaded =
+        Start::yaml("eurekad:\n  peers-by-address: true\n  dns-servers: \"10.0.0.10, 127.0.0.1:5353, [::1]:54, ::1\"\n")
+            .load();
+    let peers = &loaded.config.peers;
+    let servers: Vec<String> = peers.dns_servers.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        servers,
+        ["10.0.0.10:53", "127.0.0.1:5353", "[::1]:54", "[::1]:53"]
+    );
+    assert_eq!(peers.by_address, PeersByAddress::Always);
+    let never = Start::args(&["--eurekad.peers-by-address=false"]).config();
+    assert_eq!(never.peers.by_address, PeersByAddress::Never);
+}
+
+#[test]
+fn peers_from_txt_records_take_the_place_of_service_urls() {
+    let start = Start::args(&[
+        "--eureka.client.use-dns-for-fetching-service-urls=true",
+        "--eureka.client.eureka-server-d-n-s-name=eureka.example.com",
+        "--eureka.client.eureka-server-u-r-l-context=/eureka/v2/",
+    ]);
+    let dns = start.config().peers.dns.expect("peers by DNS");
+    assert_eq!((dns.port, dns.context.as_str()), (8761, "eureka/v2"));
+    assert!(start.load().warnings.is_empty());
+    let both = start.arg("--eureka.client.service-url.defaultZone=http://n2/");
+    let warnings = both.load().warnings;
+    assert!(warnings[0].contains("come from DNS"), "{warnings:?}");
+}
+
+#[test]
 fn a_second_node_on_the_same_machine_is_a_peer() {
     let config = Start::args(&[
         "--server.port=8762",

@@ -1,0 +1,286 @@
+//! Questions to DNS: addresses, SRV and TXT records, each with its time to live and within a bound of
+//! time. What follows from the answers is [`super::membership`]'s affair.
+//!
+//! SRV and TXT go to the servers of `/etc/resolv.conf`, which is read for each question, so that a
+//! change of it is heard without a restart. Nothing is kept between questions: whoever asks does so
+//! when the time to live is over. Addresses come from the system's own resolver, which knows
+//! `/etc/hosts`; only if servers are configured (`eurekad.dns-servers`) these are asked for addresses
+//! too.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use std::vec;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ServerOrderingStrategy,
+};
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{RData, RecordType};
+use hyper_util::client::legacy::connect::dns::Name;
+
+/// How long a look-up may take, retries included.
+pub(crate) const LOOK_UP_MAX: Duration = Duration::from_secs(5);
+/// How long one server may take before the question is sent again.
+const TRY_MAX: Duration = Duration::from_millis(1500);
+/// How often a question is sent again.
+const RETRIES: usize = 2;
+/// More records of one answer are not read.
+const RECORDS_MAX: usize = 1024;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LookUpError {
+    /// The answer is that there is no such name, or that it has no such records.
+    #[error("the name is unknown, or has no records of that type")]
+    Nobody,
+    #[error("no answer within {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The records of an answer; never none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found<T> {
+    pub(crate) records: Vec<T>,
+    /// How long they are good for; `None` if nobody said.
+    pub(crate) ttl: Option<Duration>,
+}
+
+/// The target of an SRV record. Weights are of no use here: every target is a peer. Ordered by
+/// priority, so that the first copy of a registry tries the preferred ones first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Target {
+    pub(crate) priority: u16,
+    /// Without a dot at its end.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// Who is asked for names.
+pub(crate) trait Names: Send + Sync + 'static {
+    /// The addresses of a host: of IPv4, or of IPv6 if there are none, unless the system's resolver
+    /// gives both.
+    fn addresses(
+        &self,
+        host: &str,
+    ) -> impl Future<Output = Result<Found<IpAddr>, LookUpError>> + Send;
+
+    /// The targets of SRV records.
+    fn targets(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Found<Target>, LookUpError>> + Send;
+
+    /// The texts of TXT records; a record of several texts counts as several.
+    fn texts(&self, name: &str) -> impl Future<Output = Result<Found<String>, LookUpError>> + Send;
+}
+
+/// DNS as it is, or at the servers that are configured.
+#[derive(Clone, Debug)]
+pub(crate) struct Dns {
+    /// Empty: the system's.
+    servers: Arc<[SocketAddr]>,
+    within: Duration,
+}
+
+impl Dns {
+    pub(crate) fn new(servers: &[SocketAddr]) -> Self {
+        Self {
+            servers: servers.into(),
+            within: LOOK_UP_MAX,
+        }
+    }
+
+    /// With another bound on the time that a look-up may take.
+    #[cfg(test)]
+    fn within(self, within: Duration) -> Self {
+        Self { within, ..self }
+    }
+
+    fn resolver(&self) -> Result<TokioResolver, LookUpError> {
+        let provider = TokioRuntimeProvider::default();
+        let mut builder = if self.servers.is_empty() {
+            TokioResolver::builder(provider).map_err(failed)?
+        } else {
+            let servers = self.servers.iter().map(name_server).collect();
+            let config = ResolverConfig::from_name_servers(servers);
+            let mut builder = TokioResolver::builder_with_config(config, provider);
+            builder.options_mut().attempts = RETRIES;
+            builder
+        };
+        let options = builder.options_mut();
+        options.timeout = options.timeout.min(TRY_MAX);
+        options.cache_size = 0;
+        options.use_hosts_file = ResolveHosts::Never;
+        options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
+        builder.build().map_err(failed)
+    }
+
+    /// One question, with as many records of the answer as `read` takes.
+    async fn ask<T>(
+        &self,
+        name: &str,
+        kind: RecordType,
+        read: impl Fn(&RData) -> Vec<T>,
+    ) -> Result<Found<T>, LookUpError> {
+        let answer = self
+            .resolver()?
+            .lookup(name, kind)
+            .await
+            .map_err(|error| match &error {
+                NetError::Dns(dns) if is_nobody(dns) => LookUpError::Nobody,
+                _ => failed(error),
+            })?;
+        found(&answer, read)
+    }
+
+    /// Within the bound of time.
+    async fn bounded<T>(
+        &self,
+        look_up: impl Future<Output = Result<Found<T>, LookUpError>>,
+    ) -> Result<Found<T>, LookUpError> {
+        tokio::time::timeout(self.within, look_up)
+            .await
+            .unwrap_or(Err(LookUpError::TimedOut(self.within)))
+    }
+
+    async fn system_addresses(host: &str) -> Result<Found<IpAddr>, LookUpError> {
+        let addresses = tokio::net::lookup_host((host, 0))
+            .await
+            .map_err(|error| LookUpError::Failed(error.to_string()))?;
+        let records: Vec<IpAddr> = addresses
+            .map(|address| address.ip())
+            .take(RECORDS_MAX)
+            .collect();
+        if records.is_empty() {
+            return Err(LookUpError::Nobody);
+        }
+        Ok(Found { records, ttl: None })
+    }
+}
+
+impl Names for Dns {
+    async fn addresses(&self, host: &str) -> Result<Found<IpAddr>, LookUpError> {
+        if self.servers.is_empty() {
+            return self.bounded(Self::system_addresses(host)).await;
+        }
+        let address = |data: &RData| data.ip_addr().into_iter().collect();
+        self.bounded(async {
+            match self.ask(host, RecordType::A, address).await {
+                Err(LookUpError::Nobody) => self.ask(host, RecordType::AAAA, address).await,
+                answer => answer,
+            }
+        })
+        .await
+    }
+
+    async fn targets(&self, name: &str) -> Result<Found<Target>, LookUpError> {
+        let target = |data: &RData| match data {
+            // A target "." says that the service is not to be had; no port is none either.
+            RData::SRV(srv) if !srv.target.is_root() && srv.port != 0 => {
+                let host = srv.target.to_ascii();
+                vec![Target {
+                    priority: srv.priority,
+                    host: host.trim_end_matches('.').to_lowercase(),
+                    port: srv.port,
+                }]
+            }
+            _ => Vec::new(),
+        };
+        self.bounded(self.ask(name, RecordType::SRV, target)).await
+    }
+
+    async fn texts(&self, name: &str) -> Result<Found<String>, LookUpError> {
+        let texts = |data: &RData| match data {
+            RData::TXT(txt) => txt
+                .txt_data
+                .iter()
+                .map(|text| String::from_utf8_lossy(text).into_owned())
+                .collect(),
+            _ => Vec::new(),
+        };
+        self.bounded(self.ask(name, RecordType::TXT, texts)).await
+    }
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let at = |mut connection: ConnectionConfig| {
+        connection.port = address.port();
+        connection
+    };
+    let connections = vec![at(ConnectionConfig::udp()), at(ConnectionConfig::tcp())];
+    NameServerConfig::new(address.ip(), true, connections)
+}
+
+/// Whether a server has answered that there is nothing, as opposed to not answering.
+fn is_nobody(error: &DnsError) -> bool {
+    matches!(
+        error,
+        DnsError::NoRecordsFound(none)
+            if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError)
+    )
+}
+
+fn failed(error: NetError) -> LookUpError {
+    LookUpError::Failed(error.to_string())
+}
+
+/// The records that `read` takes, in the order of the answer.
+fn found<T>(answer: &Lookup, read: impl Fn(&RData) -> Vec<T>) -> Result<Found<T>, LookUpError> {
+    let records: Vec<T> = answer
+        .answers()
+        .iter()
+        .take(RECORDS_MAX)
+        .flat_map(|record| read(&record.data))
+        .take(RECORDS_MAX)
+        .collect();
+    if records.is_empty() {
+        return Err(LookUpError::Nobody);
+    }
+    // The aliases on the way to the records count as well.
+    let ttl = answer.answers().iter().map(|record| record.ttl).min();
+    Ok(Found {
+        records,
+        ttl: ttl.map(|seconds| Duration::from_secs(seconds.into())),
+    })
+}
+
+/// The same look-up for the connections of the HTTP client.
+impl tower_service::Service<Name> for Dns {
+    type Response = vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, host: Name) -> Self::Future {
+        let dns = self.clone();
+        Box::pin(async move {
+            let found = dns.addresses(host.as_str()).await;
+            let found = found.map_err(|error| io::Error::other(error.to_string()))?;
+            // The port is the connector's to set.
+            let addresses: Vec<SocketAddr> = found
+                .records
+                .into_iter()
+                .map(|address| SocketAddr::new(address, 0))
+                .collect();
+            Ok(addresses.into_iter())
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "dns_tests.rs"]
+mod tests;
