@@ -98,8 +98,7 @@ impl ServiceUrl {
             None if secure => 443,
             None => 80,
         };
-        let host_is_fine = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
-        if host.is_empty() || !host.chars().all(host_is_fine) {
+        if !Self::is_host(host) {
             return None;
         }
         // An address has no SRV records.
@@ -123,7 +122,13 @@ impl ServiceUrl {
         })
     }
 
-    /// The same URL at another host and port.
+    /// Whether a text may stand as the host: a name, or an address, IPv6 without brackets.
+    pub fn is_host(text: &str) -> bool {
+        let is_fine = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        !text.is_empty() && text.chars().all(is_fine)
+    }
+
+    /// The same URL at another host ([`Self::is_host`]) and port.
     #[must_use]
     pub fn at(&self, host: String, port: u16) -> Self {
         Self {

@@ -165,7 +165,8 @@ impl Source {
                 if urls.len() > PEERS_MAX && self.known.urls.len() < PEERS_MAX {
                     let found = urls.len();
                     warn!(
-                        name, found,
+                        name,
+                        found,
                         "{name} stands for {found} peers: going on with the first {PEERS_MAX}"
                     );
                 }
@@ -287,6 +288,7 @@ fn by_target(url: &ServiceUrl, targets: Vec<Target>) -> Vec<ServiceUrl> {
     let targets: BTreeSet<Target> = targets.into_iter().collect();
     targets
         .into_iter()
+        .filter(|target| ServiceUrl::is_host(&target.host))
         .map(|target| url.at(target.host, target.port))
         .collect()
 }
@@ -351,6 +353,10 @@ fn words(texts: &[String]) -> impl Iterator<Item = String> {
 fn server_url(server: &str, dns: &DnsPeers) -> Option<ServiceUrl> {
     let server = server.trim_end_matches('.').to_ascii_lowercase();
     let context = &dns.context;
+    // No path and no credentials of DNS's making.
+    if server.contains(['/', '@']) {
+        return None;
+    }
     // A host alone, with the port that all share, or one that brings its own.
     ServiceUrl::parse(&format!("http://{server}:{}/{context}", dns.port))
         .or_else(|| ServiceUrl::parse(&format!("http://{server}/{context}")))

@@ -11,6 +11,8 @@
 //! HTTP. [`inbound`] answers what nodes of our own kind ask beyond the original's protocol.
 
 mod bootstrap;
+#[cfg(test)]
+mod discovery_tests;
 mod dns;
 #[cfg(test)]
 mod dns_server;
