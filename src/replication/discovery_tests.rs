@@ -124,6 +124,7 @@ async fn has_peers(node: &Node, wanted: &[String]) {
             let peers: Vec<&str> = registered
                 .unwrap_or_default()
                 .split(',')
+                .map(str::trim)
                 .filter(|peer| !peer.is_empty())
                 .collect();
             if peers == wanted {

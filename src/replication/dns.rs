@@ -1,8 +1,8 @@
 //! Questions to DNS: addresses, SRV and TXT records, each with its time to live and within a bound of
 //! time. What follows from the answers is [`super::membership`]'s affair.
 //!
-//! SRV and TXT go to the servers of `/etc/resolv.conf`, which is read for each question, so that a
-//! change of it is heard without a restart. Nothing is kept between questions: whoever asks does so
+//! SRV and TXT go to the servers of `/etc/resolv.conf`, which is looked at for each question, so that
+//! a change of it is heard without a restart. Nothing is kept between questions: whoever asks does so
 //! when the time to live is over. Addresses come from the system's own resolver, which knows
 //! `/etc/hosts`; only if servers are configured (`eurekad.dns-servers`) these are asked for addresses
 //! too.
@@ -10,21 +10,24 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use std::vec;
 
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
-    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ServerOrderingStrategy,
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+    ServerOrderingStrategy,
 };
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{RData, RecordType};
+use hickory_resolver::system_conf::parse_resolv_conf;
 use hyper_util::client::legacy::connect::dns::Name;
 
 /// How long a look-up may take, retries included.
@@ -90,6 +93,7 @@ pub(crate) trait Names: Send + Sync + 'static {
 pub(crate) struct Dns {
     /// Empty: the system's.
     servers: Arc<[SocketAddr]>,
+    system: Arc<SystemServers>,
     within: Duration,
 }
 
@@ -97,6 +101,7 @@ impl Dns {
     pub(crate) fn new(servers: &[SocketAddr]) -> Self {
         Self {
             servers: servers.into(),
+            system: Arc::new(SystemServers::of("/etc/resolv.conf".into())),
             within: LOOK_UP_MAX,
         }
     }
@@ -110,7 +115,10 @@ impl Dns {
     fn resolver(&self) -> Result<TokioResolver, LookUpError> {
         let provider = TokioRuntimeProvider::default();
         let mut builder = if self.servers.is_empty() {
-            TokioResolver::builder(provider).map_err(failed)?
+            let (config, options) = self.system.read()?;
+            let mut builder = TokioResolver::builder_with_config(config, provider);
+            *builder.options_mut() = options;
+            builder
         } else {
             let servers = self.servers.iter().map(name_server).collect();
             let config = ResolverConfig::from_name_servers(servers);
@@ -166,6 +174,39 @@ impl Dns {
             return Err(LookUpError::Nobody);
         }
         Ok(Found { records, ttl: None })
+    }
+}
+
+/// The servers that the system asks. The file is small and on a local disk; what it says is kept as
+/// long as it stays the same, since reading it warns of each word that is not understood.
+#[derive(Debug)]
+struct SystemServers {
+    path: PathBuf,
+    last: Mutex<Option<(Vec<u8>, ResolverConfig, ResolverOpts)>>,
+}
+
+impl SystemServers {
+    fn of(path: PathBuf) -> Self {
+        Self {
+            path,
+            last: Mutex::new(None),
+        }
+    }
+
+    fn read(&self) -> Result<(ResolverConfig, ResolverOpts), LookUpError> {
+        let path = self.path.display();
+        let text = std::fs::read(&self.path)
+            .map_err(|error| LookUpError::Failed(format!("read {path}: {error}")))?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, config, options)) = &*last
+            && *read == text
+        {
+            return Ok((config.clone(), options.clone()));
+        }
+        let (config, options) = parse_resolv_conf(&text)
+            .map_err(|error| LookUpError::Failed(format!("understand {path}: {error}")))?;
+        *last = Some((text, config.clone(), options.clone()));
+        Ok((config, options))
     }
 }
 

@@ -9,8 +9,8 @@ async fn server() -> (Server, Dns) {
     (server, dns)
 }
 
-fn seconds(seconds: u64) -> Option<Duration> {
-    Some(Duration::from_secs(seconds))
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -25,7 +25,7 @@ async fn addresses_come_with_the_shortest_time_to_live() {
     server.records("eureka.test", AAAA, 3, &[aaaa("2001:db8::1")]);
     let found = dns.addresses("eureka.test").await.unwrap();
     assert_eq!(found.records, [ip("10.0.0.2"), ip("10.0.0.1")]);
-    assert_eq!(found.ttl, seconds(7));
+    assert_eq!(found.ttl, Some(seconds(7)));
 }
 
 #[tokio::test]
@@ -48,7 +48,7 @@ async fn an_alias_is_followed_and_its_time_to_live_counts() {
     server.records("real.test", A, 60, &[a([10, 0, 0, 9])]);
     let found = dns.addresses("alias.test").await.unwrap();
     assert_eq!(found.records, [ip("10.0.0.9")]);
-    assert_eq!(found.ttl, seconds(4));
+    assert_eq!(found.ttl, Some(seconds(4)));
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn targets_have_host_port_and_priority() {
         found.records,
         [target(10, "b.test", 8762), target(0, "a.test", 8761)]
     );
-    assert_eq!(found.ttl, seconds(20));
+    assert_eq!(found.ttl, Some(seconds(20)));
     // "." alone: the service is not to be had.
     server.records("_none._tcp.test", SRV, 20, &[srv(0, 0, "")]);
     assert_eq!(
@@ -175,6 +175,27 @@ async fn names_that_are_none_fail_at_once() {
         let error = dns.targets(name).await.unwrap_err();
         assert!(matches!(error, LookUpError::Failed(_)), "{name}: {error:?}");
     }
+}
+
+#[tokio::test]
+async fn the_systems_configuration_is_read_again_when_it_changes() {
+    let (server, _) = server().await;
+    server.records("a.test", TXT, 5, &[txt(&["x"])]);
+    let dir = tempfile::tempdir().unwrap();
+    let mut dns = Dns::new(&[]).within(Duration::from_millis(300));
+    dns.system = Arc::new(SystemServers::of(dir.path().join("resolv.conf")));
+    let error = dns.texts("a.test").await.unwrap_err();
+    assert!(error.to_string().contains("resolv.conf"), "{error}");
+    std::fs::write(&dns.system.path, "# nobody\n").unwrap();
+    let error = dns.texts("a.test").await.unwrap_err();
+    assert!(error.to_string().contains("nameserver"), "{error}");
+    std::fs::write(&dns.system.path, "nameserver 192.0.2.1\nsearch x.test\n").unwrap();
+    let (config, _) = dns.system.read().unwrap();
+    assert_eq!(config.name_servers()[0].ip, ip("192.0.2.1"));
+    std::fs::write(&dns.system.path, "nameserver 192.0.2.2\n").unwrap();
+    let (config, _) = dns.system.read().unwrap();
+    assert_eq!(config.name_servers()[0].ip, ip("192.0.2.2"));
+    assert!(config.search().is_empty());
 }
 
 #[tokio::test]

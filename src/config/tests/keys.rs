@@ -166,5 +166,6 @@ fn the_commented_lines_of_the_example_show_the_defaults() {
         without.peers.register_with_eureka
     );
     assert_eq!(with.store, without.store);
+    assert_eq!(with.peers.by_address, without.peers.by_address);
     assert_eq!(with.compatibility, without.compatibility);
 }
