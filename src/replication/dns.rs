@@ -131,7 +131,7 @@ impl Dns {
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;
         options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
-        builder.build().map_err(failed)
+        builder.build().map_err(|error| failed(&error))
     }
 
     /// One question, with as many records of the answer as `read` takes.
@@ -147,7 +147,7 @@ impl Dns {
             .await
             .map_err(|error| match &error {
                 NetError::Dns(dns) if is_nobody(dns) => LookUpError::Nobody,
-                _ => failed(error),
+                _ => failed(&error),
             })?;
         found(&answer, read)
     }
@@ -272,7 +272,7 @@ fn is_nobody(error: &DnsError) -> bool {
     )
 }
 
-fn failed(error: NetError) -> LookUpError {
+fn failed(error: &NetError) -> LookUpError {
     LookUpError::Failed(error.to_string())
 }
 
