@@ -211,10 +211,7 @@ fn a_damaged_store_is_refused_with_the_way_out_and_moved_aside_if_told_so() {
     fs::write(&file, &bytes).unwrap();
     for _ in 0..2 {
         let log = refused(&data, &[]);
-        assert_says(
-            &log,
-            &["damaged", "eurekad.on-damaged-store=keep-rest"],
-        );
+        assert_says(&log, &["damaged", "eurekad.on-damaged-store=keep-rest"]);
     }
 
     let server = Server::start(&data, &["--eurekad.on-damaged-store=move-aside"]);

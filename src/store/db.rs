@@ -36,9 +36,10 @@ pub(super) fn damaged(place: impl Into<String>, cause: impl Into<String>) -> Sto
     StoreError::Damaged {
         place: place.into(),
         cause: cause.into(),
-        way_out: "start once with --eurekad.on-damaged-store=keep-rest to keep what can be read, or \
+        way_out:
+            "start once with --eurekad.on-damaged-store=keep-rest to keep what can be read, or \
                   with =move-aside to begin anew"
-            .into(),
+                .into(),
     }
 }
 
