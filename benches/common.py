@@ -1,5 +1,6 @@
 """What the benches share: servers as processes, the machine's accounting of them, and the instances that they hold."""
 import contextlib
+import gzip
 import http.client
 import json
 import os
@@ -146,8 +147,9 @@ def load(port, count, apps, dirty):
     return time.monotonic() - begin
 
 
-def hash_code(port):
-    """`apps__hashcode` as a client sees it, and the length of the answer."""
-    status, body = get(port, "/eureka/apps/", {"Accept": "application/json"})
-    found = re.search(rb'"apps__hashcode":"([^"]*)"', body)
-    return (found.group(1).decode() if status == 200 and found else f"status {status}"), len(body)
+def registry(port):
+    """The whole registry, compressed, as Java clients fetch it: when it had come, its length, and its hash code."""
+    status, body = get(port, "/eureka/apps/", {"Accept": "application/json", "Accept-Encoding": "gzip"})
+    came = time.monotonic()
+    found = re.search(rb'"apps__hashcode":"([^"]*)"', gzip.decompress(body)) if status == 200 else None
+    return came, len(body), found.group(1).decode() if found else f"status {status}"

@@ -4,7 +4,7 @@
 usage: recovery.py [-n 100000] [--rounds 3] [--server 'COMMAND with {port} and {dir}']
 
 Registers N instances, waits for a checkpoint, changes a tenth of them, kills the node with -9, and measures from the start
-of the new process to the first `/eureka/apps/` whose hash code is the one from before the kill. The Java server forgets
+of the new process to the first answer, and to the first whole registry, whose hash code must be the one from before. The Java server forgets
 everything, so there is nothing to compare with; its clients bring its registry back within 30 s.
 """
 import argparse
@@ -32,16 +32,16 @@ def main():
             time.sleep(8)  # a checkpoint
             for round_ in range(o.rounds):
                 common.load(server.port, o.n // 10, o.n // 20, dirty + round_ + 1)
-                before, _ = common.hash_code(server.port)
+                _, _, before = common.registry(server.port)
                 server.kill()
                 begin = time.monotonic()
                 first_answer = server.start()
-                after, length = common.hash_code(server.port)
-                correct = time.monotonic() - begin
-                assert before == after, f"the hash code was {before} and is {after}"
                 memory = common.resident_mb(server.process.pid)
-                print(f"round {round_ + 1}: first answer after {first_answer:.2f} s, the whole registry ({length >> 20} MiB of "
-                      f"JSON) after {correct:.2f} s, resident {memory:.0f} MB, {after}", flush=True)
+                came, length, after = common.registry(server.port)
+                assert before == after, f"the hash code was {before} and is {after}"
+                print(f"round {round_ + 1}: first answer after {first_answer:.2f} s, resident {memory:.0f} MB; the whole "
+                      f"registry ({length / 2 ** 20:.1f} MiB) after {came - begin:.2f} s, resident "
+                      f"{common.resident_mb(server.process.pid):.0f} MB; {after}", flush=True)
 
 
 if __name__ == "__main__":

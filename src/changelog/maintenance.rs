@@ -46,7 +46,7 @@ pub fn write_checkpoint(
     reader.write_checkpoint(CheckpointSource {
         lsn: state.lsn(),
         at,
-        expected_clients: 0,
+        expected_clients: state.registry.len(),
         leases: &mut leases,
         overrides: &mut overrides,
     })

@@ -98,7 +98,7 @@ pub struct ChangeLog {
 }
 
 impl ChangeLog {
-    /// Starts the writer thread on what [`recover`] found.
+    /// Starts the writer thread on what [`recover()`] found.
     ///
     /// # Errors
     /// The thread could not be started.

@@ -57,6 +57,10 @@ impl Registry {
             None => reported_status(sent, existing),
         };
 
+        if let Some(sibling) = self.app(app.as_str()).and_then(|app| app.leases().next()) {
+            instance.share_texts(sibling.instance());
+        }
+
         let mut override_effect = OverrideEffect::Keep;
         let mut override_ = self.override_of(&app, &id);
         if let Some(status) = override_ {

@@ -79,12 +79,13 @@ impl DeltaTail {
         self.generation
     }
 
+    /// Entries that clients are told of.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.told().count()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.told().next().is_none()
     }
 
     /// The net change per instance: its state in `registry`, or its last one if it is gone.

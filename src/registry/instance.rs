@@ -84,6 +84,23 @@ impl Instance {
         &self.host_name
     }
 
+    /// Takes over `sibling`'s copy of every text that is the same: instances of one application
+    /// mostly differ in their ids, hosts and URLs.
+    pub fn share_texts(&mut self, sibling: &Self) {
+        self.app = sibling.app.clone();
+        for (mine, theirs) in [
+            (&mut self.vip_address, &sibling.vip_address),
+            (&mut self.secure_vip_address, &sibling.secure_vip_address),
+            (&mut self.app_group_name, &sibling.app_group_name),
+            (&mut self.asg_name, &sibling.asg_name),
+        ] {
+            if mine == theirs {
+                mine.clone_from(theirs);
+            }
+        }
+        self.metadata = self.metadata.sharing(&sibling.metadata);
+    }
+
     /// The elements of the comma-separated vip (or secure vip) address, untrimmed, as the original
     /// matches them.
     pub fn vips(&self, secure: bool) -> impl Iterator<Item = &str> {
@@ -193,6 +210,26 @@ impl Metadata {
 
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(k, v)| (k, v))
+    }
+
+    /// The same map with `other`'s copies of keys and values where they stand in the same place.
+    fn sharing(&self, other: &Self) -> Self {
+        let shared = |mine: &Arc<str>, theirs: &Arc<str>| {
+            if mine == theirs {
+                theirs.clone()
+            } else {
+                mine.clone()
+            }
+        };
+        let entries =
+            self.0
+                .iter()
+                .enumerate()
+                .map(|(place, (key, value))| match other.0.get(place) {
+                    Some((k, v)) => (shared(key, k), shared(value, v)),
+                    None => (key.clone(), value.clone()),
+                });
+        Self(entries.collect())
     }
 
     /// A copy in which each of `entries` was put: known keys keep their place, new ones go last.

@@ -369,14 +369,18 @@ impl Registry {
 
     fn put(&mut self, app: &AppName, id: &InstanceId, lease: &Arc<Lease>, visible: bool) {
         self.count(lease, true);
-        let mut application = self.apps.get(app).cloned().unwrap_or_default();
         let lsn = lease.lsn;
-        if visible {
-            // A checkpoint comes in the order of names, not of positions.
-            application.lsn = application.lsn.max(lsn);
+        // In place: only what a published state still shares is copied.
+        if !self.apps.contains_key(app) {
+            self.apps.insert(app.clone(), Application::default());
         }
-        let previous = application.leases.insert(id.clone(), lease.clone());
-        self.apps.insert(app.clone(), application);
+        let previous = self.apps.get_mut(app).and_then(|application| {
+            if visible {
+                // A checkpoint comes in the order of names, not of positions.
+                application.lsn = application.lsn.max(lsn);
+            }
+            application.leases.insert(id.clone(), lease.clone())
+        });
         if let Some(previous) = &previous {
             self.count(previous, false);
         }
@@ -385,7 +389,7 @@ impl Registry {
     }
 
     fn remove(&mut self, app: &AppName, id: &InstanceId, lsn: Lsn, visible: bool) {
-        let Some(mut application) = self.apps.get(app).cloned() else {
+        let Some(application) = self.apps.get_mut(app) else {
             return;
         };
         let Some(previous) = application.leases.remove(id) else {
@@ -394,8 +398,6 @@ impl Registry {
         application.lsn = lsn;
         if application.leases.is_empty() {
             self.apps.remove(app);
-        } else {
-            self.apps.insert(app.clone(), application);
         }
         self.count(&previous, false);
         self.vips.replace(app, Some(&previous), None, lsn, visible);

@@ -44,6 +44,7 @@ impl VipIndex {
         lsn: Lsn,
         visible: bool,
     ) {
+        let lsn = if visible { lsn } else { Lsn::ZERO };
         for is_secure in [false, true] {
             let index = if is_secure {
                 &mut self.secure
@@ -51,41 +52,11 @@ impl VipIndex {
                 &mut self.plain
             };
             // In before out, so that an entry that stays never vanishes in between.
-            for address in new
-                .into_iter()
-                .flat_map(|lease| lease.instance().vips(is_secure))
-            {
-                let mut entry = index.get(address).cloned().unwrap_or_default();
-                let count = entry.apps.get(app).copied().unwrap_or(0);
-                entry.apps.insert(app.clone(), count + 1);
-                if visible {
-                    entry.lsn = entry.lsn.max(lsn);
-                }
-                index.insert(address.into(), entry);
+            for address in vips(new, is_secure) {
+                put(index, address, app, lsn);
             }
-            for address in old
-                .into_iter()
-                .flat_map(|lease| lease.instance().vips(is_secure))
-            {
-                let Some(mut entry) = index.get(address).cloned() else {
-                    continue;
-                };
-                match entry.apps.get(app).copied() {
-                    Some(count) if count > 1 => {
-                        entry.apps.insert(app.clone(), count - 1);
-                    }
-                    _ => {
-                        entry.apps.remove(app);
-                    }
-                }
-                if visible {
-                    entry.lsn = entry.lsn.max(lsn);
-                }
-                if entry.apps.is_empty() {
-                    index.remove(address);
-                } else {
-                    index.insert(address.into(), entry);
-                }
+            for address in vips(old, is_secure) {
+                take(index, address, app, lsn);
             }
         }
     }
@@ -104,5 +75,45 @@ impl VipIndex {
             }
         }
         Ok(())
+    }
+}
+
+fn vips(lease: Option<&Lease>, is_secure: bool) -> impl Iterator<Item = &str> {
+    lease
+        .into_iter()
+        .flat_map(move |lease| lease.instance().vips(is_secure))
+}
+
+/// One instance more under an address.
+fn put(index: &mut OrdMap<Arc<str>, VipEntry>, address: &str, app: &AppName, lsn: Lsn) {
+    if !index.contains_key(address) {
+        index.insert(address.into(), VipEntry::default());
+    }
+    let Some(entry) = index.get_mut(address) else {
+        return;
+    };
+    entry.lsn = entry.lsn.max(lsn);
+    match entry.apps.get_mut(app) {
+        Some(count) => *count += 1,
+        None => {
+            entry.apps.insert(app.clone(), 1);
+        }
+    }
+}
+
+/// One instance less under an address; the last one takes the entry with it.
+fn take(index: &mut OrdMap<Arc<str>, VipEntry>, address: &str, app: &AppName, lsn: Lsn) {
+    let Some(entry) = index.get_mut(address) else {
+        return;
+    };
+    entry.lsn = entry.lsn.max(lsn);
+    match entry.apps.get_mut(app) {
+        Some(count) if *count > 1 => *count -= 1,
+        _ => {
+            entry.apps.remove(app);
+        }
+    }
+    if entry.apps.is_empty() {
+        index.remove(address);
     }
 }

@@ -65,7 +65,7 @@ fn has_form(name: &str, extension: &str) -> bool {
             .is_some_and(|found| found == extension)
 }
 
-/// Removes what an interrupted [`write`] left.
+/// Removes what an interrupted [`write()`] left.
 pub(super) fn remove_leftovers(dir: &Path) -> Result<(), StoreError> {
     for path in files::list(dir, |name| has_form(name, "tmp"))? {
         files::remove(&path)?;

@@ -91,7 +91,38 @@ fn from_sled(attempt: &str, error: sled::Error) -> StoreError {
     }
 }
 
+/// Tries to open a database whose last handle is still going down.
+const BUSY_TRIES: u32 = 500;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
 impl Database {
+    /// sled's own lock goes with the last of its threads, which may outlive a handle by a moment.
+    /// Whoever comes here has the data directory's lock, so it is nobody else's: worth a wait.
+    fn open_when_free(path: &Path, cache_bytes: u64) -> Result<Db, StoreError> {
+        let mut tries = 0;
+        loop {
+            let opened = guarded("open the database", || {
+                // Segment size and compression are the defaults and must stay so: sled refuses to
+                // change them, and a lost `conf` is written anew from these settings.
+                sled::Config::default()
+                    .path(path)
+                    .cache_capacity(cache_bytes)
+                    .flush_every_ms(Some(FLUSH_EVERY_MS))
+                    .open()
+            });
+            tries += 1;
+            match opened {
+                Err(StoreError::Io { source, .. })
+                    if tries < BUSY_TRIES
+                        && source.to_string().contains("could not acquire lock") =>
+                {
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                opened => return opened,
+            }
+        }
+    }
+
     /// Opens the database in `path`, creating it if it is not there.
     pub(super) fn open(path: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
         let is_new = !path.join("db").exists();
@@ -113,16 +144,7 @@ impl Database {
             },
             other => other,
         };
-        let db = guarded("open the database", || {
-            // Segment size and compression are the defaults and must stay so: sled refuses to
-            // change them, and a lost `conf` is written anew from these settings.
-            sled::Config::default()
-                .path(path)
-                .cache_capacity(cache_bytes)
-                .flush_every_ms(Some(FLUSH_EVERY_MS))
-                .open()
-        })
-        .map_err(place)?;
+        let db = Self::open_when_free(path, cache_bytes).map_err(place)?;
         let meta = guarded("open the meta tree", || db.open_tree("meta")).map_err(place)?;
         let file_path = path.join("db");
         let file = OpenOptions::new()

@@ -104,7 +104,8 @@ impl StoreOptions {
             dir: dir.into(),
             segment_bytes: 16 << 20,
             segment_age_ms: 3_600_000,
-            cache_bytes: 64 << 20,
+            // A log that is written at its end and read in order gains nothing from more.
+            cache_bytes: 16 << 20,
             history_max_age_ms: 7 * 24 * 3_600_000,
             history_max_bytes: 2 << 30,
             lock_wait_ms: 10_000,

@@ -235,7 +235,7 @@ fn a_log_that_is_shorter_than_what_was_acknowledged_is_refused_and_left_as_it_is
             "{text}"
         );
         assert!(
-            text.contains("eurekad.on-damaged-store=move-aside"),
+            text.contains("eurekad.on-damaged-store=keep-rest"),
             "{text}"
         );
     }
