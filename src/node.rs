@@ -15,13 +15,13 @@ use crate::cache::{self, ResponseCache};
 use crate::changelog::{ChangeLog, Facts, StoreHealth, WriterSettings, recover};
 use crate::clock::Clock;
 use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
-use crate::http::{Api, Peering};
 use crate::http::server::{ServerSettings, serve};
+use crate::http::{Api, Peering};
 use crate::registry::rules::{self, Rules};
+use crate::registry::self_preservation::{RenewalMeter, Settings};
 use crate::replication::state::PeerStates;
 use crate::replication::transport::Identity;
 use crate::replication::{self, ReadsGate};
-use crate::registry::self_preservation::{RenewalMeter, Settings};
 use crate::store::{self, Durability, OnDamage, Opened, Progress, StoreError, StoreOptions};
 use crate::timers::Timers;
 use crate::types::Millis;
@@ -130,7 +130,11 @@ impl Node {
             serving_since,
         )));
         let identity = Identity {
-            node_id: facts.node_id.clone(),
+            node_id: config
+                .store
+                .node_id
+                .clone()
+                .unwrap_or_else(|| facts.node_id.clone()),
             boot: format!("{:x}-{:x}", clock.now().wall.0, std::process::id()),
         };
         let peer_states = Arc::new(PeerStates::default());
@@ -232,7 +236,9 @@ impl Node {
         loop {
             let state = health.borrow_and_update().clone();
             match state {
-                StoreHealth::Failed(reason) if self.on_failure == OnStoreFailure::Exit => {
+                StoreHealth::Failed(reason)
+                    if self.on_failure == OnStoreFailure::Exit || self.log.has_ended() =>
+                {
                     return reason;
                 }
                 StoreHealth::Closed => return "the change log's writer has ended".into(),
@@ -320,14 +326,23 @@ fn reads_open_at(config: &Config, facts: &Facts, now: Millis) -> Millis {
 fn store_options(config: &Config) -> StoreOptions {
     let settings = &config.store;
     StoreOptions {
-        history_max_age_ms: millis(settings.history_max_age),
-        history_max_bytes: settings.history_max_bytes,
+        // Zero stands for no bound.
+        history_max_age_ms: match millis(settings.history_max_age) {
+            0 => u64::MAX,
+            age => age,
+        },
+        history_max_bytes: match settings.history_max_bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        },
         lock_wait_ms: millis(settings.lock_wait),
+        min_free_bytes: settings.min_free_bytes,
         on_damage: match settings.on_damage {
             // Moving aside by itself takes peers to copy from.
             OnDamagedStore::Auto if config.peers.has_peers() => OnDamage::MoveAside,
             OnDamagedStore::Refuse | OnDamagedStore::Auto => OnDamage::Refuse,
             OnDamagedStore::MoveAside => OnDamage::MoveAside,
+            OnDamagedStore::KeepRest => OnDamage::KeepRest,
         },
         ..StoreOptions::new(&settings.data_dir)
     }

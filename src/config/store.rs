@@ -49,6 +49,8 @@ choice! {
         Refuse = "refuse",
         /// Move it aside and start empty.
         MoveAside = "move-aside",
+        /// Keep what can be read and go on without what was lost.
+        KeepRest = "keep-rest",
     }
 }
 
@@ -57,6 +59,8 @@ choice! {
 pub struct StoreConfig {
     /// `eurekad.data-dir`, `--data-dir`.
     pub data_dir: PathBuf,
+    /// `eurekad.node-id`: who this node is to its peers; drawn at the first start unless set.
+    pub node_id: Option<String>,
     /// `eurekad.durability`.
     pub durability: Durability,
     /// `eurekad.checkpoint-interval`: a checkpoint is written this long after the last one ...
@@ -73,12 +77,15 @@ pub struct StoreConfig {
     pub on_damage: OnDamagedStore,
     /// `eurekad.store-lock-wait`: how long to wait for another process to leave the directory.
     pub lock_wait: Duration,
+    /// `eurekad.store-min-free`: free space on the disk below which the store is not opened, bytes.
+    pub min_free_bytes: u64,
 }
 
 impl Default for StoreConfig {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from("./eurekad-data"),
+            node_id: None,
             durability: Durability::default(),
             checkpoint_interval: Duration::from_mins(1),
             checkpoint_records: 100_000,
@@ -87,6 +94,7 @@ impl Default for StoreConfig {
             on_failure: OnStoreFailure::default(),
             on_damage: OnDamagedStore::default(),
             lock_wait: Duration::from_secs(5),
+            min_free_bytes: 256 << 20,
         }
     }
 }
@@ -154,6 +162,7 @@ impl StoreConfig {
                 |path| path.display().to_string(),
                 "a directory",
             ),
+            node_id: b.optional_text("eurekad.node-id"),
             durability: b.other(
                 &["eurekad.durability"],
                 d.durability,
@@ -181,6 +190,7 @@ impl StoreConfig {
             on_failure: b.choice("eurekad.on-store-failure", d.on_failure),
             on_damage: b.choice("eurekad.on-damaged-store", d.on_damage),
             lock_wait: b.duration(&["eurekad.store-lock-wait"], Unit::Millis, d.lock_wait),
+            min_free_bytes: b.large_size("eurekad.store-min-free", d.min_free_bytes),
         }
     }
 }

@@ -43,7 +43,10 @@ impl Api {
             return answer::empty(StatusCode::BAD_REQUEST);
         }
         let unknown = self.fingerprints.renew(&self.log, digest);
-        let places: Vec<u8> = unknown.iter().flat_map(|place| place.to_be_bytes()).collect();
+        let places: Vec<u8> = unknown
+            .iter()
+            .flat_map(|place| place.to_be_bytes())
+            .collect();
         answer::with_body(StatusCode::OK, "application/octet-stream", places)
     }
 

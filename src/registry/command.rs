@@ -24,7 +24,11 @@ pub enum Command {
     ///
     /// `dirty` is the version that a peer of our own kind cancelled: a newer one stays. Java peers
     /// and clients cancel whatever is there.
-    Cancel { app: AppName, id: InstanceId, dirty: Option<i64> },
+    Cancel {
+        app: AppName,
+        id: InstanceId,
+        dirty: Option<i64>,
+    },
     /// `PUT /apps/{app}/{id}/status`.
     SetStatus {
         app: AppName,

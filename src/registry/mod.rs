@@ -21,7 +21,7 @@ pub mod rules;
 pub mod self_preservation;
 pub mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tombstones;
 mod vips;
 
@@ -35,8 +35,8 @@ use change::{ChangeKind, LeaseImage, OverrideEffect, Record};
 use lease::{Lease, LeaseClock};
 use rules::{OverrideScope, Rules};
 use status::Status;
-pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
 use tombstones::Tombstones;
+pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
 use vips::VipIndex;
 
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
@@ -206,8 +206,14 @@ impl Registry {
     /// Remembers a removal that a checkpoint does not tell of, unless the lease is there again.
     pub fn restore_tombstone(&mut self, record: &Record) {
         let change = &record.change;
-        let is_there = self.lease(change.app.as_str(), change.id.as_str()).is_some();
-        if let Some(image) = change.lease.as_ref().filter(|_| !is_there && change.kind.removes()) {
+        let is_there = self
+            .lease(change.app.as_str(), change.id.as_str())
+            .is_some();
+        if let Some(image) = change
+            .lease
+            .as_ref()
+            .filter(|_| !is_there && change.kind.removes())
+        {
             let stone = Tombstone {
                 dirty: image.instance.last_dirty_timestamp,
                 is_cancelled: change.kind == ChangeKind::Cancelled,
@@ -364,10 +370,11 @@ impl Registry {
     fn put(&mut self, app: &AppName, id: &InstanceId, lease: &Arc<Lease>, visible: bool) {
         self.count(lease, true);
         let mut application = self.apps.get(app).cloned().unwrap_or_default();
-        if visible {
-            application.lsn = lease.lsn;
-        }
         let lsn = lease.lsn;
+        if visible {
+            // A checkpoint comes in the order of names, not of positions.
+            application.lsn = application.lsn.max(lsn);
+        }
         let previous = application.leases.insert(id.clone(), lease.clone());
         self.apps.insert(app.clone(), application);
         if let Some(previous) = &previous {

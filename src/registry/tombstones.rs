@@ -48,9 +48,14 @@ impl Tombstones {
         self.order.push_back((stone.at, key.clone()));
         self.stones.insert(key, stone);
         while self.order.len() > KEPT_MAX
-            || self.order.front().is_some_and(|(at, _)| stone.at.since(*at) > KEPT_MS)
+            || self
+                .order
+                .front()
+                .is_some_and(|(at, _)| stone.at.since(*at) > KEPT_MS)
         {
-            let Some((at, key)) = self.order.pop_front() else { return };
+            let Some((at, key)) = self.order.pop_front() else {
+                return;
+            };
             // A younger one of the same instance has an entry of its own.
             if self.stones.get(&key).is_some_and(|stone| stone.at == at) {
                 self.stones.remove(&key);

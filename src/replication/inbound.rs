@@ -68,7 +68,9 @@ impl Index {
             Some(records) => {
                 for record in records {
                     let change = &record.change;
-                    let lease = state.registry.lease(change.app.as_str(), change.id.as_str());
+                    let lease = state
+                        .registry
+                        .lease(change.app.as_str(), change.id.as_str());
                     lease.into_iter().for_each(|lease| self.insert(lease));
                 }
             }
@@ -82,8 +84,10 @@ impl Index {
 
     fn insert(&mut self, lease: &Lease) {
         let instance = lease.instance();
-        self.leases
-            .insert(reconcile::fingerprint(lease), (instance.app.clone(), instance.id()));
+        self.leases.insert(
+            reconcile::fingerprint(lease),
+            (instance.app.clone(), instance.id()),
+        );
     }
 }
 
@@ -104,7 +108,8 @@ impl Fingerprints {
                     lease.is_some_and(|lease| reconcile::fingerprint(lease) == fingerprint)
                 })
                 .and_then(|(app, id)| {
-                    log.renew(app.as_str(), id.as_str(), Renewal::default(), true).ok()
+                    log.renew(app.as_str(), id.as_str(), Renewal::default(), true)
+                        .ok()
                 });
             let is_known = matches!(renewed, Some(crate::registry::command::Reply::Done));
             if !is_known {
@@ -133,17 +138,27 @@ pub async fn compare(
         let state = state.clone();
         tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question)).await
     };
-    let Ok(repairs) = compared else { return Compared::default() };
+    let Ok(repairs) = compared else {
+        return Compared::default();
+    };
     let cancelled_here = repairs.cancelled_there.len();
     let answer = answer(&state, &repairs, own_id, cancelled_here);
     let commands: Vec<Command> = repairs
         .cancelled_there
         .into_iter()
-        .map(|(app, id, dirty)| Command::Cancel { app, id, dirty: Some(dirty) })
+        .map(|(app, id, dirty)| Command::Cancel {
+            app,
+            id,
+            dirty: Some(dirty),
+        })
         .collect();
     if !commands.is_empty() {
         // If the log takes nothing now, the next comparison finds the same again.
-        let request = Request { commands, origin, actor: Actor::default() };
+        let request = Request {
+            commands,
+            origin,
+            actor: Actor::default(),
+        };
         let _ = log.submit(request).await;
     }
     answer
@@ -151,7 +166,9 @@ pub async fn compare(
 
 fn answer(state: &Published, repairs: &Repairs, own_id: &str, cancelled_here: usize) -> Compared {
     let names = |keys: &[(AppName, InstanceId)]| {
-        keys.iter().map(|(app, id)| (app.to_string(), id.to_string())).collect()
+        keys.iter()
+            .map(|(app, id)| (app.to_string(), id.to_string()))
+            .collect()
     };
     Compared {
         wanted: names(&repairs.wanted),
@@ -180,12 +197,20 @@ fn list_of(
     wire::list_head(&mut text, format, detail, "1", "", false);
     let mut is_first = true;
     for (app, id) in keys {
-        let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+        let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
+            continue;
+        };
         if !is_first {
             text.extend_from_slice(wire::list_separator(format, detail));
         }
         is_first = false;
-        wire::list_fragment(&mut text, format, detail, app.as_str(), [view_of(lease, own_id)]);
+        wire::list_fragment(
+            &mut text,
+            format,
+            detail,
+            app.as_str(),
+            [view_of(lease, own_id)],
+        );
     }
     wire::list_tail(&mut text, format, detail, "1", "", false);
     RawValue::from_string(String::from_utf8(text).ok()?).ok()

@@ -33,10 +33,7 @@ pub enum Item {
         dirty: Option<i64>,
     },
     /// The override that holds.
-    SetStatus {
-        lease: Arc<Lease>,
-        status: Status,
-    },
+    SetStatus { lease: Arc<Lease>, status: Status },
     /// No override holds; the status is what the instance has now.
     DeleteOverride(Arc<Lease>),
 }
@@ -84,7 +81,10 @@ pub struct Changes {
 ///
 /// What came by replication is not passed on: the mesh is full, its source tells everybody itself.
 /// Evictions are not either, as in the original: each node judges by the renewals that reach it.
-pub fn changes<'a>(records: impl IntoIterator<Item = &'a Arc<Record>>, state: &Registry) -> Changes {
+pub fn changes<'a>(
+    records: impl IntoIterator<Item = &'a Arc<Record>>,
+    state: &Registry,
+) -> Changes {
     let mut upto = Lsn::ZERO;
     let mut order: Vec<(AppName, InstanceId)> = Vec::new();
     let mut happened: HashMap<(AppName, InstanceId), Happened> = HashMap::new();
@@ -110,7 +110,9 @@ pub fn changes<'a>(records: impl IntoIterator<Item = &'a Arc<Record>>, state: &R
     // present state, which does no harm.
     let mut items = Vec::new();
     for key in &order {
-        let Some(happened) = happened.get(key) else { continue };
+        let Some(happened) = happened.get(key) else {
+            continue;
+        };
         push_items(&mut items, key, *happened, state);
     }
     items.truncate(BATCH_ITEMS);
@@ -132,9 +134,15 @@ pub fn sweep(
         if items.len() + 2 > BATCH_ITEMS {
             return (items, last);
         }
-        items.push(Item::Heartbeat { lease: lease.clone(), overridden });
+        items.push(Item::Heartbeat {
+            lease: lease.clone(),
+            overridden,
+        });
         if let Some(status) = overridden {
-            items.push(Item::SetStatus { lease: lease.clone(), status });
+            items.push(Item::SetStatus {
+                lease: lease.clone(),
+                status,
+            });
         }
         last = Some((app, id));
     }
@@ -162,7 +170,10 @@ pub fn renewals(
         }
         let instance = lease.instance();
         let overridden = state.override_of(&instance.app, &instance.id());
-        items.push(Item::Heartbeat { lease: lease.clone(), overridden });
+        items.push(Item::Heartbeat {
+            lease: lease.clone(),
+            overridden,
+        });
     }
     (items, None)
 }
@@ -212,7 +223,11 @@ fn push_items(
     // A lease that is there again without having been registered here came from a peer: the cancel
     // is history.
     if happened.cancelled.is_some() && (lease.is_none() || happened.was_registered) {
-        items.push(Item::Cancel { app: app.clone(), id: id.clone(), dirty: happened.cancelled });
+        items.push(Item::Cancel {
+            app: app.clone(),
+            id: id.clone(),
+            dirty: happened.cancelled,
+        });
     }
     let Some(lease) = lease else { return };
     if happened.was_registered {
@@ -220,7 +235,10 @@ fn push_items(
     }
     if happened.was_overridden {
         items.push(match state.override_of(app, id) {
-            Some(status) => Item::SetStatus { lease: lease.clone(), status },
+            Some(status) => Item::SetStatus {
+                lease: lease.clone(),
+                status,
+            },
             None => Item::DeleteOverride(lease.clone()),
         });
     }

@@ -44,7 +44,8 @@ fn write_text(hasher: &mut SipHasher13, text: &str) {
 
 /// The digest of one application: equal if the leases are, whatever their order.
 fn app_digest(app: &Application) -> u64 {
-    app.leases().fold(0, |digest, lease| digest ^ state_fingerprint(lease))
+    app.leases()
+        .fold(0, |digest, lease| digest ^ state_fingerprint(lease))
 }
 
 /// A registry's digests.
@@ -66,7 +67,10 @@ impl Digests {
             write_text(&mut hasher, name);
             hasher.write_u64(*digest);
         }
-        Self { root: hasher.finish(), apps }
+        Self {
+            root: hasher.finish(),
+            apps,
+        }
     }
 
     /// The applications in which two registries differ, at most `at_most` of them.
@@ -182,14 +186,20 @@ pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
     let mut repairs = Repairs::default();
     for (name, view) in &theirs.apps {
         let app = AppName::new(name);
-        let listed: BTreeMap<&str, &Listed> =
-            view.instances.iter().map(|one| (one.id.as_str(), one)).collect();
+        let listed: BTreeMap<&str, &Listed> = view
+            .instances
+            .iter()
+            .map(|one| (one.id.as_str(), one))
+            .collect();
         let gone: BTreeMap<&str, &Gone> =
             view.gone.iter().map(|one| (one.id.as_str(), one)).collect();
         for their in listed.values() {
             compare_one(registry, &app, their, &mut repairs);
         }
-        let mine = registry.app(app.as_str()).into_iter().flat_map(Application::leases);
+        let mine = registry
+            .app(app.as_str())
+            .into_iter()
+            .flat_map(Application::leases);
         for lease in mine {
             let id = lease.instance().id();
             if listed.contains_key(id.as_str()) {
@@ -212,7 +222,10 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
     let id = InstanceId::new(&their.id);
     let key = (app.clone(), id.clone());
     let Some(lease) = registry.lease(app.as_str(), id.as_str()) else {
-        match registry.tombstone(app, &id).filter(|t| t.dirty >= their.dirty) {
+        match registry
+            .tombstone(app, &id)
+            .filter(|t| t.dirty >= their.dirty)
+        {
             Some(t) if t.is_cancelled => repairs.cancelled_here.push((app.clone(), id, t.dirty)),
             Some(_) => {}
             None => repairs.wanted.push(key),
@@ -220,7 +233,14 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
         return;
     };
     let mine = listed(lease);
-    let rank = |one: &Listed| (one.dirty, one.updated, override_rank(one), one.status.clone());
+    let rank = |one: &Listed| {
+        (
+            one.dirty,
+            one.updated,
+            override_rank(one),
+            one.status.clone(),
+        )
+    };
     match rank(&mine).cmp(&rank(their)) {
         std::cmp::Ordering::Less => repairs.wanted.push(key),
         std::cmp::Ordering::Greater if mine != *their => repairs.ours_newer.push(key),

@@ -111,7 +111,11 @@ pub enum Effect {
     /// The cursor moved: keep it.
     Cursor(Lsn),
     /// An item was given up, since the peer refuses it whatever comes with it.
-    GaveUp { app: AppName, id: InstanceId, status: u16 },
+    GaveUp {
+        app: AppName,
+        id: InstanceId,
+        status: u16,
+    },
 }
 
 /// Counters of one peer, since the start.
@@ -264,7 +268,11 @@ impl Sender {
         self.counters.requests += 1;
         self.counters.items += items.len() as u64;
         self.flight = Some(flight);
-        if is_digest { Next::Digest(items) } else { Next::Batch(items) }
+        if is_digest {
+            Next::Digest(items)
+        } else {
+            Next::Batch(items)
+        }
     }
 
     fn next_owed(&mut self, state: &Published) -> Option<Next> {
@@ -272,19 +280,29 @@ impl Sender {
         while items.len() + 2 <= self.batch_max.max(2)
             && let Some((app, id)) = self.owed.pop_first()
         {
-            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
+                continue;
+            };
             items.push(Item::Register(lease.clone()));
             items.push(match state.registry.override_of(&app, &id) {
-                Some(status) => Item::SetStatus { lease: lease.clone(), status },
+                Some(status) => Item::SetStatus {
+                    lease: lease.clone(),
+                    status,
+                },
                 None => continue,
             });
         }
         while items.len() < self.batch_max
             && let Some((app, id)) = self.owed_renewals.pop_first()
         {
-            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
+                continue;
+            };
             let overridden = state.registry.override_of(&app, &id);
-            items.push(Item::Heartbeat { lease: lease.clone(), overridden });
+            items.push(Item::Heartbeat {
+                lease: lease.clone(),
+                overridden,
+            });
         }
         (!items.is_empty()).then(|| self.send(Flight::Owed { items }))
     }
@@ -310,7 +328,9 @@ impl Sender {
             }
             if changes.items.len() > self.batch_max {
                 // Looking for an item that the peer refuses: fewer records at a time.
-                let few = read.iter().take((read.len() / 2).min(self.batch_max).max(1));
+                let few = read
+                    .iter()
+                    .take((read.len() / 2).min(self.batch_max).max(1));
                 changes = outbound::changes(few, &state.registry);
                 if changes.items.is_empty() {
                     self.advance(changes.upto);
@@ -337,7 +357,10 @@ impl Sender {
             Kind::Ours { .. } => DIGEST_ITEMS,
             Kind::Java | Kind::Unknown => BATCH_ITEMS,
         };
-        let cut = self.cut.clone().unwrap_or(Cut { until: now, after: None });
+        let cut = self.cut.clone().unwrap_or(Cut {
+            until: now,
+            after: None,
+        });
         let (items, after) = outbound::renewals(
             &state.registry,
             self.renewed_upto,
@@ -350,7 +373,10 @@ impl Sender {
             self.cut = None;
             return None;
         }
-        let cut = Cut { until: cut.until, after };
+        let cut = Cut {
+            until: cut.until,
+            after,
+        };
         Some(self.send(Flight::Renewals { items, cut }))
     }
 
@@ -358,7 +384,10 @@ impl Sender {
         if self.cursor.is_some() {
             return None;
         }
-        let (_, after) = self.sweep.get_or_insert_with(|| (state.lsn(), None)).clone();
+        let (_, after) = self
+            .sweep
+            .get_or_insert_with(|| (state.lsn(), None))
+            .clone();
         let (items, rest) = outbound::sweep(&state.registry, after.as_ref());
         if items.is_empty() {
             self.cursor = self.sweep.take().map(|(target, _)| target);
@@ -369,7 +398,9 @@ impl Sender {
 
     /// Takes the end of the request in flight. `random` spreads the next try.
     pub fn answered(&mut self, outcome: Outcome, now: Millis, random: u64) -> Vec<Effect> {
-        let Some(flight) = self.flight.take() else { return Vec::new() };
+        let Some(flight) = self.flight.take() else {
+            return Vec::new();
+        };
         match outcome {
             Outcome::Items(results) => {
                 self.succeeded();
@@ -381,7 +412,8 @@ impl Sender {
                 self.succeeded();
                 if let Flight::Renewals { items, .. } = &flight {
                     let unknown = places.into_iter().filter_map(|place| items.get(place));
-                    self.owed_renewals.extend(unknown.map(|item| (item.app(), item.id())));
+                    self.owed_renewals
+                        .extend(unknown.map(|item| (item.app(), item.id())));
                 }
                 self.finish(flight)
             }
@@ -440,7 +472,9 @@ impl Sender {
                     self.cut = None;
                 }
             },
-            Flight::Sweep { rest: Some(rest), .. } => {
+            Flight::Sweep {
+                rest: Some(rest), ..
+            } => {
                 if let Some((_, after)) = &mut self.sweep {
                     *after = Some(rest);
                 }
@@ -470,7 +504,11 @@ impl Sender {
         }
         let mut effects = Vec::new();
         if let Some(item) = items.first() {
-            effects.push(Effect::GaveUp { app: item.app(), id: item.id(), status });
+            effects.push(Effect::GaveUp {
+                app: item.app(),
+                id: item.id(),
+                status,
+            });
         }
         self.back_off(now, random);
         effects.extend(self.finish(flight));

@@ -40,10 +40,16 @@ impl PeerStates {
     }
 
     pub fn remove(&self, url: &str) {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner).remove(url);
+        self.states
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(url);
     }
 
     pub fn all(&self) -> BTreeMap<String, PeerState> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.states
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }

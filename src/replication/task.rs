@@ -128,7 +128,10 @@ impl PeerTask {
         let mut sender = sender;
         let step = tokio::task::spawn_blocking(move || {
             let state = log.snapshot();
-            let mut records = LogRecords { state: state.clone(), reader: log.reader() };
+            let mut records = LogRecords {
+                state: state.clone(),
+                reader: log.reader(),
+            };
             let next = sender.next(clock.now().mono, &state, &mut records);
             (sender, next)
         });
@@ -148,7 +151,9 @@ impl PeerTask {
         let (clock, name) = (&self.context.clock, &self.name);
         let mut body = Vec::new();
         write_batch(&mut body, std::iter::empty());
-        let sent = self.post("peerreplication/batch/", "application/json", body).await;
+        let sent = self
+            .post("peerreplication/batch/", "application/json", body)
+            .await;
         let answer = match sent {
             Ok(answer) if answer.status < 300 => answer,
             Ok(answer) => {
@@ -162,11 +167,15 @@ impl PeerTask {
         };
         let now = clock.now().wall;
         let Some(identity) = answer.identity() else {
-            self.context.states.update(name, |state| state.last_success = now);
+            self.context
+                .states
+                .update(name, |state| state.last_success = now);
             return Some(Found::Peer(Kind::Java));
         };
         if identity.node_id != self.context.identity.node_id {
-            return Some(Found::Peer(Kind::Ours { node_id: identity.node_id }));
+            return Some(Found::Peer(Kind::Ours {
+                node_id: identity.node_id,
+            }));
         }
         if identity.boot == self.context.identity.boot {
             return Some(Found::Ourselves);
@@ -185,7 +194,12 @@ impl PeerTask {
 
     fn failed(&self, sender: &mut Sender, failure: &Failure) {
         let counters = sender.counters();
-        let was_reachable = self.context.states.all().get(&self.name).is_some_and(|s| s.is_reachable);
+        let was_reachable = self
+            .context
+            .states
+            .all()
+            .get(&self.name)
+            .is_some_and(|s| s.is_reachable);
         if was_reachable || counters.requests == 0 {
             warn!(peer.url = %self.name, error = %failure, "{}: {failure}", self.name);
         }
@@ -203,13 +217,23 @@ impl PeerTask {
     ) -> Result<Answer, Failure> {
         let transport = &self.context.transport;
         let timeout = self.context.peers.read_timeout + self.context.peers.connect_timeout;
-        transport.send(&self.url, Method::POST, path, content_type, body, timeout).await
+        transport
+            .send(&self.url, Method::POST, path, content_type, body, timeout)
+            .await
     }
 
     async fn send_batch(&self, items: &[Item]) -> Outcome {
         let mut body = Vec::new();
-        write_batch(&mut body, items.iter().map(|item| outgoing(item, &self.context.own_id)));
-        let answer = match self.post("peerreplication/batch/", "application/json", body).await {
+        write_batch(
+            &mut body,
+            items
+                .iter()
+                .map(|item| outgoing(item, &self.context.own_id)),
+        );
+        let answer = match self
+            .post("peerreplication/batch/", "application/json", body)
+            .await
+        {
             Ok(answer) => answer,
             Err(failure) => return Outcome::Failed(failure),
         };
@@ -223,10 +247,16 @@ impl PeerTask {
             Ok(replies) if replies.len() == items.len() => Outcome::Items(
                 replies
                     .into_iter()
-                    .map(|reply| ItemResult { status: reply.status, entity: reply.entity })
+                    .map(|reply| ItemResult {
+                        status: reply.status,
+                        entity: reply.entity,
+                    })
                     .collect(),
             ),
-            Ok(replies) => Outcome::WrongCount { sent: items.len(), got: replies.len() },
+            Ok(replies) => Outcome::WrongCount {
+                sent: items.len(),
+                got: replies.len(),
+            },
             Err(error) => Outcome::Failed(Failure::Broken(error.to_string())),
         }
     }
@@ -241,7 +271,9 @@ impl PeerTask {
             };
             body.extend_from_slice(&fingerprint.to_be_bytes());
         }
-        let sent = self.post(super::RENEWALS_PATH, "application/octet-stream", body).await;
+        let sent = self
+            .post(super::RENEWALS_PATH, "application/octet-stream", body)
+            .await;
         match sent {
             Ok(answer) if answer.status == 200 => Outcome::Unknown(
                 answer
@@ -339,10 +371,13 @@ impl PeerTask {
             return;
         }
         let state = log.snapshot();
-        let Ok(ours) = tokio::task::spawn_blocking(move || Digests::of(&state.registry)).await else {
+        let Ok(ours) = tokio::task::spawn_blocking(move || Digests::of(&state.registry)).await
+        else {
             return;
         };
-        let theirs = self.post(super::DIGEST_PATH, "application/json", to_json(&ours.root)).await;
+        let theirs = self
+            .post(super::DIGEST_PATH, "application/json", to_json(&ours.root))
+            .await;
         let theirs: Digests = match theirs {
             Ok(answer) if answer.status == 200 => match serde_json::from_slice(&answer.body) {
                 Ok(digests) => digests,
@@ -354,18 +389,26 @@ impl PeerTask {
         let names = ours.differences(&theirs, COMPARE_APPS);
         let state = self.context.log.snapshot();
         let question = Comparison::of(&state.registry, &names);
-        let Ok(answer) =
-            self.post(super::COMPARE_PATH, "application/json", to_json(&question)).await
+        let Ok(answer) = self
+            .post(super::COMPARE_PATH, "application/json", to_json(&question))
+            .await
         else {
             return;
         };
-        let Ok(found) = serde_json::from_slice::<super::Compared>(&answer.body) else { return };
+        let Ok(found) = serde_json::from_slice::<super::Compared>(&answer.body) else {
+            return;
+        };
         let now = i64::try_from(clock.now().wall.0).unwrap_or(i64::MAX);
         let repaired = found.len();
         if repaired == 0 {
             return;
         }
-        sender.owe(found.wanted.iter().map(|(app, id)| (AppName::new(app), InstanceId::new(id))));
+        sender.owe(
+            found
+                .wanted
+                .iter()
+                .map(|(app, id)| (AppName::new(app), InstanceId::new(id))),
+        );
         let mut commands: Vec<Command> = Vec::new();
         for (app, id, dirty) in &found.cancelled {
             commands.push(Command::Cancel {
@@ -385,14 +428,18 @@ impl PeerTask {
                         }
                     }
                 }
-                Err(error) => warn!(peer.url = %self.name, %error, "{} sent a list that cannot be read: {error}", self.name),
+                Err(error) => {
+                    warn!(peer.url = %self.name, %error, "{} sent a list that cannot be read: {error}", self.name)
+                }
             }
         }
         info!(
             peer.url = %self.name, repaired,
             "{repaired} instances differed from {} and are repaired", self.name
         );
-        self.context.states.update(&self.name, |state| state.repaired += repaired as u64);
+        self.context
+            .states
+            .update(&self.name, |state| state.repaired += repaired as u64);
         if !commands.is_empty() {
             self.submit(commands).await;
         }
@@ -403,7 +450,10 @@ impl PeerTask {
         let (lsn, cursor) = (state.lsn(), sender.cursor().unwrap_or_default());
         let lag_records = lsn.0.saturating_sub(cursor.0);
         let now = self.context.clock.now().wall;
-        let oldest = state.delta.since(cursor.next()).and_then(|mut records| records.next());
+        let oldest = state
+            .delta
+            .since(cursor.next())
+            .and_then(|mut records| records.next());
         let lag_ms = oldest.map_or(0, |record| now.since(record.at));
         self.context.states.update(&self.name, |state| {
             state.kind = sender.kind().clone();
@@ -421,11 +471,15 @@ impl PeerTask {
     /// The cursor that was noted, if it is of this incarnation of the log and not ahead of it.
     async fn load_cursor(&self) -> Option<Lsn> {
         let (reader, key) = (self.context.log.reader(), self.cursor_key());
-        let noted = tokio::task::spawn_blocking(move || reader.meta_get(&key)).await.ok()?.ok()??;
+        let noted = tokio::task::spawn_blocking(move || reader.meta_get(&key))
+            .await
+            .ok()?
+            .ok()??;
         let text = String::from_utf8(noted).ok()?;
         let (incarnation, lsn) = text.split_once(' ')?;
         let lsn = Lsn(lsn.parse().ok()?);
-        let is_valid = incarnation == self.context.incarnation && lsn <= self.context.log.published().lsn();
+        let is_valid =
+            incarnation == self.context.incarnation && lsn <= self.context.log.published().lsn();
         is_valid.then_some(lsn)
     }
 
@@ -443,7 +497,8 @@ impl PeerTask {
         let Some(lsn) = cursor else { return noted };
         let (reader, key) = (self.context.log.reader(), self.cursor_key());
         let value = format!("{} {lsn}", self.context.incarnation);
-        let put = tokio::task::spawn_blocking(move || reader.meta_put(&key, value.as_bytes())).await;
+        let put =
+            tokio::task::spawn_blocking(move || reader.meta_put(&key, value.as_bytes())).await;
         if let Ok(Err(error)) = put {
             debug!(peer.url = %self.name, %error, "noting the cursor of {}: {error}", self.name);
         }
@@ -458,7 +513,12 @@ pub(super) fn adoption(instance: crate::registry::instance::Instance) -> Vec<Com
     let overridden = instance.overridden_status;
     commands.push(Command::Register(instance.into()));
     if overridden != Status::Unknown {
-        commands.push(Command::SetStatus { app, id, status: overridden, dirty: None });
+        commands.push(Command::SetStatus {
+            app,
+            id,
+            status: overridden,
+            dirty: None,
+        });
     }
     commands
 }
@@ -534,4 +594,7 @@ impl Records for LogRecords {
     }
 }
 
-const _: () = assert!(BATCH_ITEMS <= 250, "Java peers send no more, and may take no more");
+const _: () = assert!(
+    BATCH_ITEMS <= 250,
+    "Java peers send no more, and may take no more"
+);
