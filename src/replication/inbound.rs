@@ -126,17 +126,19 @@ pub fn digests_unless(state: &Published, root: u64) -> Option<Digests> {
     (digests.root != root).then_some(digests)
 }
 
-/// Compares, cancels here what the other side cancelled, and says what the other side has to do.
+/// Compares, cancels here what the other side cancelled, and says what the other side has to do. The
+/// other side has been told of everything up to `told`, if that is known.
 pub async fn compare(
     log: &Arc<ChangeLog>,
     question: Comparison,
+    told: Option<Lsn>,
     origin: Origin,
     own_id: &str,
 ) -> Compared {
     let state = log.snapshot();
     let compared = {
         let state = state.clone();
-        tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question)).await
+        tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question, told)).await
     };
     let Ok(repairs) = compared else {
         return Compared::default();

@@ -39,6 +39,9 @@ use state::PeerStates;
 use task::PeerTask;
 use transport::{Identity, Transport};
 
+/// Query of a batch that mends what differs instead of telling what happened: what was cancelled in
+/// the same version stays so.
+pub const REPAIR: &str = "repair";
 /// Below a peer's base URL: renewals as numbers.
 pub const RENEWALS_PATH: &str = "eurekad/renewals";
 /// Below a peer's base URL: the digests of its registry.
@@ -169,6 +172,7 @@ async fn supervise(context: Arc<Context>, tasks: TaskTracker, stop: Cancellation
                 name: name.clone(),
                 owed,
                 stop: token.clone(),
+                patience: AtomicU64::new(0),
             };
             tasks.spawn(task.run());
             running.insert(name, token);

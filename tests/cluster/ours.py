@@ -17,6 +17,10 @@ def keys_of(instances):
     return [f"{i['app']}/{i['instanceId']}" for i in instances]
 
 
+def peers_of(node):
+    return list(node.health()["components"]["peers"]["details"].values())
+
+
 def copy_before_reads(cluster):
     """a node restarted with an empty store copies everything before it answers reads"""
     a, b = cluster.eurekads(2)
@@ -141,7 +145,8 @@ def split(cluster, links, weather):
         expect(found[f"SPLIT/{n}"][:2] == ("UP", "UNKNOWN"), f"the override of {n} stays lifted: {found[f'SPLIT/{n}']}")
     for n, side in (("s12", "b"), ("s13", "c")):
         expect(found[f"SPLIT/{n}"][4] == (("side", f"{side}-{tag}"),), f"metadata written on one side: {n}")
-    expect(found["SPLIT/s16"][1] == "OUT_OF_SERVICE", f"the later override wins: {found['SPLIT/s16']}")
+    # of two overrides of one version neither is newer: which one holds is open, but it is one
+    expect(found["SPLIT/s16"][1] in ("DOWN", "OUT_OF_SERVICE"), f"an override holds: {found['SPLIT/s16']}")
     # for as long as a comparison takes to come round twice nothing comes back
     end = time.monotonic() + 7
     while time.monotonic() < end:
@@ -175,6 +180,8 @@ def catch_up(cluster):
     links[a, b].forget()
     b.start().ready()
     equal([a, b], 30 + CPU_S, keys_of(made))
+    # a comparison may have been quicker than the log; what the log still has to tell counts too
+    wait_for(lambda: not any(p["lag_records"] for p in peers_of(a)), CPU_S, "the peer has everything")
     items = [i for i in links[a, b].seen.items if i[1] == "MANY"]
     expect(items, "the changes came over the link")
     expect(len(items) <= 1100, f"{len(items)} items for 500 changed instances")
