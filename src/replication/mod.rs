@@ -35,6 +35,7 @@ pub use inbound::Compared;
 use crate::changelog::ChangeLog;
 use crate::clock::Clock;
 use crate::config::{Config, PeersConfig, ServiceUrl};
+use crate::types::Lsn;
 use state::PeerStates;
 use task::PeerTask;
 use transport::{Identity, Transport};
@@ -62,6 +63,8 @@ pub(crate) struct Context {
     pub(crate) identity: Identity,
     /// Of this log; cursors of another one are void.
     pub(crate) incarnation: String,
+    /// The end of the log when this process started.
+    pub(crate) recovered: Lsn,
     pub(crate) peers: PeersConfig,
     pub(crate) own_id: Arc<str>,
     seed: AtomicU64,
@@ -105,6 +108,7 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
             peers.connect_timeout,
             peers.connection_idle_timeout,
         ),
+        recovered: parts.log.published().lsn(),
         log: parts.log,
         clock: parts.clock,
         states: parts.states,

@@ -66,6 +66,8 @@ impl Item {
 #[derive(Clone, Copy, Debug, Default)]
 struct Happened {
     was_registered: bool,
+    /// It was registered or changed before this process started, and the peer may know already.
+    was_registered_before: bool,
     /// The version that was cancelled.
     cancelled: Option<i64>,
     was_overridden: bool,
@@ -80,6 +82,8 @@ struct Happened {
 pub struct Backlog {
     order: VecDeque<Key>,
     happened: HashMap<Key, Happened>,
+    recovered: Lsn,
+    is_our_kind: bool,
     /// The end of the stretch.
     pub upto: Lsn,
 }
@@ -92,9 +96,12 @@ pub struct Told {
 }
 
 impl Backlog {
-    /// Nothing yet, behind `cursor`.
-    pub fn behind(cursor: Lsn) -> Self {
+    /// Nothing yet, behind `cursor`. Up to `recovered` the log is of an earlier life of this node, and
+    /// the cursor may lag behind what was told then.
+    pub fn behind(cursor: Lsn, recovered: Lsn, is_our_kind: bool) -> Self {
         Self {
+            recovered,
+            is_our_kind,
             order: VecDeque::new(),
             happened: HashMap::new(),
             upto: cursor,
@@ -109,12 +116,20 @@ impl Backlog {
             if record.origin.is_replication() || !is_passed_on(change.kind) {
                 continue;
             }
+            let is_of_before = record.lsn <= self.recovered;
+            let is_override =
+                matches!(change.kind, ChangeKind::OverrideSet | ChangeKind::OverrideLifted);
+            if is_of_before && is_override && self.is_our_kind {
+                // Said again, it would undo a later word at the peer. If it never arrived, the next
+                // comparison brings it.
+                continue;
+            }
             let key = (change.app.clone(), change.id.clone());
             let entry = self.happened.entry(key.clone()).or_insert_with(|| {
                 self.order.push_back(key);
                 Happened::default()
             });
-            entry.note(change);
+            entry.note(change, is_of_before);
         }
     }
 
@@ -234,19 +249,24 @@ fn is_passed_on(kind: ChangeKind) -> bool {
 }
 
 impl Happened {
-    fn note(&mut self, change: &Change) {
+    fn note(&mut self, change: &Change, is_of_before: bool) {
         match change.kind {
             ChangeKind::OverrideSet | ChangeKind::OverrideLifted => self.was_overridden = true,
             ChangeKind::Cancelled => {
                 let instance = change.lease.as_ref().map(|lease| &lease.instance);
                 self.cancelled = instance.map(|instance| instance.last_dirty_timestamp);
             }
+            _ if is_of_before => self.was_registered_before = true,
             _ => self.was_registered = true,
         }
     }
 
+    fn is_back(self) -> bool {
+        self.was_registered || self.was_registered_before
+    }
+
     fn items_at_most(self) -> usize {
-        usize::from(self.was_registered)
+        usize::from(self.is_back())
             + usize::from(self.cancelled.is_some())
             + usize::from(self.was_overridden)
     }
@@ -262,7 +282,7 @@ fn push_items(
     let lease = state.lease(app.as_str(), id.as_str());
     // A lease that is there again without having been registered here came from a peer: the cancel
     // is history.
-    if happened.cancelled.is_some() && (lease.is_none() || happened.was_registered) {
+    if happened.cancelled.is_some() && (lease.is_none() || happened.is_back()) {
         items.push(Item::Cancel {
             app: app.clone(),
             id: id.clone(),
@@ -272,6 +292,13 @@ fn push_items(
     let Some(lease) = lease else { return };
     if happened.was_registered {
         items.push(Item::Register(lease.clone()));
+    } else if happened.was_registered_before {
+        // A registration told twice would undo what the peer changed in between without a new
+        // version. A heartbeat asks: it is answered 404 if the peer lacks that version.
+        items.push(Item::Heartbeat {
+            lease: lease.clone(),
+            overridden: state.override_of(app, id),
+        });
     }
     if happened.was_overridden {
         items.push(match state.override_of(app, id) {

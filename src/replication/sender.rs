@@ -197,6 +197,8 @@ pub struct Sender {
     owed: BTreeMap<Key, bool>,
     /// Renewals that a digest could not tell the peer.
     owed_renewals: BTreeSet<Key>,
+    /// The end of the log when this process started.
+    recovered: Lsn,
     /// What of the log is still to be told before the cursor moves.
     backlog: Option<Backlog>,
     flight: Option<Flight>,
@@ -222,6 +224,7 @@ impl Sender {
             cut: None,
             owed: BTreeMap::new(),
             owed_renewals: BTreeSet::new(),
+            recovered: Lsn::ZERO,
             backlog: None,
             flight: None,
             doubt: Doubt::None,
@@ -233,6 +236,12 @@ impl Sender {
             kind: Kind::Unknown,
             counters: Counters::default(),
         }
+    }
+
+    /// The log up to `lsn` is of an earlier life of this node, when the peer may have been told more
+    /// than the cursor says.
+    pub fn recovered_at(&mut self, lsn: Lsn) {
+        self.recovered = lsn;
     }
 
     pub fn cursor(&self) -> Option<Lsn> {
@@ -368,6 +377,7 @@ impl Sender {
     }
 
     fn next_changes(&mut self, state: &Published, records: &mut impl Records) -> Option<Next> {
+        let is_our_kind = matches!(self.kind, Kind::Ours { .. });
         loop {
             if let Some(backlog) = &mut self.backlog {
                 let (items, told) = backlog.next_items(self.batch_max, &state.registry);
@@ -382,7 +392,7 @@ impl Sender {
             if cursor >= state.lsn() {
                 return None;
             }
-            let mut backlog = Backlog::behind(cursor);
+            let mut backlog = Backlog::behind(cursor, self.recovered, is_our_kind);
             while backlog.upto < state.lsn() && backlog.len() < BACKLOG_MAX {
                 let Some(read) = records.since(backlog.upto.next()) else {
                     // The log does not reach back so far.

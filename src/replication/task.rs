@@ -72,6 +72,7 @@ impl PeerTask {
     pub(super) async fn run(mut self) {
         let now = self.context.clock.now();
         let mut sender = Sender::new(self.load_cursor().await, now.mono);
+        sender.recovered_at(self.context.recovered);
         let mut moved = self.context.log.subscribe();
         let mut noted = (sender.cursor(), now.mono);
         let mut is_double = false;

@@ -192,6 +192,8 @@ def migration(cluster):
     old = cluster.add(Java), cluster.add(Java)
     new = cluster.add(Eurekad), cluster.add(Eurekad)
     cluster.mesh()
+    for node in old:
+        node.peers = [url for url in node.peers if url != node.url]
     homes = []
     for node in old:
         node.start()
@@ -213,7 +215,10 @@ def migration(cluster):
             node.ready()
         equal([*old, *new], 60, keys, why="the new nodes have everything")
         for place, node in enumerate(old):
+            # the original says goodbye at another node; one that is stopped too soon after that tells nobody
             node.stop()
+            left = [n for n in (*old, *new) if n.is_up()]
+            equal(left, SEEN_S, lacks=[f"EUREKA-SERVER/{node.host}:eureka-server:{node.port}"], why=f"{node.name} is gone")
             # its clients go to the next URL of their list
             traffic.homes[:] = [(new[place] if home is node else home, one) for home, one in traffic.homes]
         traffic.after(3)

@@ -72,7 +72,7 @@ def partition(cluster):
     for n in (20, 21, 22, 23):
         a.set_status("SPLIT", f"s{n}", "OUT_OF_SERVICE")
     equal(nodes, CPU_S, keys_of(made))
-    for weather in ("cut", "hole"):
+    for weather in ("cut", "mute"):
         split(cluster, links, weather)
     expect(not cluster.panics(), f"panics in {cluster.panics()}")
 
@@ -123,8 +123,8 @@ def split(cluster, links, weather):
         b.cancel("SPLIT", gone[2])
         c.cancel("SPLIT", gone[3])
         # cancelled on one side, and then registered anew on the other: it lives
-        a.cancel("SPLIT", f"s{17 + (tag == 'hole')}")
-        c.register(instance("SPLIT", f"s{17 + (tag == 'hole')}"))
+        a.cancel("SPLIT", f"s{17 + (tag == 'mute')}")
+        c.register(instance("SPLIT", f"s{17 + (tag == 'mute')}"))
         time.sleep(6)  # longer than every time-out between the nodes, so that all of them are in their pauses
         expect(a.content() != c.content(), "the two sides differ")
     finally:
@@ -136,7 +136,7 @@ def split(cluster, links, weather):
     cancelled = [f"SPLIT/{i}" for i in gone]
     living = [k for k in alive if k not in cancelled]
     _, found = equal(cluster.nodes, HEALED_S,
-                     [*living, f"SPLIT/new-a-{tag}", f"SPLIT/new-c-{tag}", f"SPLIT/s{17 + (tag == 'hole')}"], cancelled,
+                     [*living, f"SPLIT/new-a-{tag}", f"SPLIT/new-c-{tag}", f"SPLIT/s{17 + (tag == 'mute')}"], cancelled,
                      f"all nodes are equal within {HEALED_S} s of a partition's end ({weather})")
     print(f"   equal {time.monotonic() - healed:.1f} s after the end of a partition ({weather})", flush=True)
     expect(found["SPLIT/s14"][4] == (("side", f"c-{tag}"),), f"the newer registration wins: {found['SPLIT/s14']}")

@@ -7,6 +7,7 @@ the requests of one node to another and their answers. `weather` says what happe
   slow            they pass, the answer `delay` seconds late
   cut             nobody listens: connections are refused, open ones are reset
   hole            connections are taken, requests are read, nothing comes back; they pass on when the weather turns
+  mute            the same, but what was held is lost when the weather turns
   reset           the connection is reset when the request has been read
   html            200 and a page
   500, 503        that status and nothing
@@ -153,10 +154,10 @@ class Link:
 
     def _weathered(self, sock, upstream, method, path, headers, body, seen):
         weather = self.weather
-        if weather == "hole":
+        if weather in ("hole", "mute"):
             with self._changed:
-                self._changed.wait_for(lambda: self.weather != "hole", 60)
-            weather = self.weather
+                self._changed.wait_for(lambda: self.weather != weather, 60)
+            weather = "reset" if weather == "mute" else self.weather
         if weather in ("cut", "reset"):
             reset(sock)
             raise Gone
