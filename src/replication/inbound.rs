@@ -138,7 +138,8 @@ pub async fn compare(
     let state = log.snapshot();
     let compared = {
         let state = state.clone();
-        tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question, told)).await
+        tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question, told))
+            .await
     };
     let Ok(repairs) = compared else {
         return Compared::default();

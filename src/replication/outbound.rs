@@ -117,8 +117,10 @@ impl Backlog {
                 continue;
             }
             let is_of_before = record.lsn <= self.recovered;
-            let is_override =
-                matches!(change.kind, ChangeKind::OverrideSet | ChangeKind::OverrideLifted);
+            let is_override = matches!(
+                change.kind,
+                ChangeKind::OverrideSet | ChangeKind::OverrideLifted
+            );
             if is_of_before && is_override && self.is_our_kind {
                 // Said again, it would undo a later word at the peer. If it never arrived, the next
                 // comparison brings it.

@@ -75,8 +75,7 @@ impl Digests {
 
     /// The applications in which two registries differ, at most `at_most` of them.
     pub fn differences(&self, other: &Self, at_most: usize) -> Vec<String> {
-        let names: BTreeSet<&String> =
-            self.apps.keys().chain(other.apps.keys()).collect();
+        let names: BTreeSet<&String> = self.apps.keys().chain(other.apps.keys()).collect();
         names
             .into_iter()
             .filter(|name| self.apps.get(*name) != other.apps.get(*name))

@@ -137,10 +137,21 @@ pub struct Counters {
 /// What is in flight.
 #[derive(Debug)]
 enum Flight {
-    Changes { items: Vec<Item>, told: Vec<Told> },
-    Owed { items: Vec<Item> },
-    Renewals { items: Vec<Item>, cut: Cut },
-    Sweep { items: Vec<Item>, rest: Option<Key> },
+    Changes {
+        items: Vec<Item>,
+        told: Vec<Told>,
+    },
+    Owed {
+        items: Vec<Item>,
+    },
+    Renewals {
+        items: Vec<Item>,
+        cut: Cut,
+    },
+    Sweep {
+        items: Vec<Item>,
+        rest: Option<Key>,
+    },
     /// An empty batch: is it the peer that is ill, or the item that it refused?
     Doubt,
 }

@@ -109,9 +109,7 @@ impl PeerTask {
             self.show(&sender);
             noted = self.note_cursor(&sender, noted).await;
             let answered = match next {
-                Next::Batch(items) => {
-                    Some(self.send_batch(&items, sender.is_repairing()).await)
-                }
+                Next::Batch(items) => Some(self.send_batch(&items, sender.is_repairing()).await),
                 Next::Digest(items) => Some(self.send_digest(&items).await),
                 Next::Wait(until) => {
                     let pause = until.since(self.context.clock.now().mono).min(60_000);
@@ -277,10 +275,7 @@ impl PeerTask {
             path.push('?');
             path.push_str(super::REPAIR);
         }
-        let answer = match self
-            .post(&path, "application/json", body)
-            .await
-        {
+        let answer = match self.post(&path, "application/json", body).await {
             Ok(answer) => answer,
             Err(failure) => return Outcome::Failed(failure),
         };

@@ -207,13 +207,13 @@ def migration(cluster):
     keys = [f"{i['app']}/{i['instanceId']}" for _, i in homes]
     old[0].set_status("MOVE-0", "m0", "OUT_OF_SERVICE")
     # the original has been told of its new peers, as its configuration would have it
-    equal(old, SEEN_S, keys)
+    equal(old, SEEN_S, keys, among=keys)
     with Traffic([*old, *new], homes) as traffic:
         for node in new:
             node.start()
         for node in new:
             node.ready()
-        equal([*old, *new], 60, keys, why="the new nodes have everything")
+        equal([*old, *new], 60, keys, why="the new nodes have everything", among=keys)
         for place, node in enumerate(old):
             # the original says goodbye at another node; one that is stopped too soon after that tells nobody
             node.stop()

@@ -282,12 +282,19 @@ def free_port(host):
             return port
 
 
-def equal(nodes, seconds=30, has=(), lacks=(), why=""):
-    """Waits until all nodes have the same, with all of `has` ('APP/id') and none of `lacks`; returns it."""
+def equal(nodes, seconds=30, has=(), lacks=(), why="", among=None):
+    """Waits until all nodes have the same, with all of `has` ('APP/id') and none of `lacks`; returns it.
+
+    With `among`, only those are looked at: not whether the servers have registered themselves yet.
+    """
     last = []
 
+    def content(node):
+        hash_code, found = node.content()
+        return (hash_code, found) if among is None else ("", {k: v for k, v in found.items() if k in among})
+
     def same():
-        last[:] = [node.content() for node in nodes]
+        last[:] = [content(node) for node in nodes]
         first = last[0]
         return all(c == first for c in last) and all(k in first[1] for k in has) \
             and not any(k in first[1] for k in lacks) and first

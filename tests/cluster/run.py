@@ -65,7 +65,7 @@ def peer_dir():
 
 def build_peer(runner):
     source, build = TESTS / "peer" / "eureka-server", peer_dir()
-    want = runner.fingerprint_of(source, [MVN])
+    want = runner.fingerprint(source, [MVN])
     stamp = build / "built"
     if stamp.is_file() and stamp.read_text() == want:
         return None
