@@ -9,7 +9,7 @@ use super::path::Between;
 use super::{Api, Head, request};
 use crate::registry::change::Origin;
 use crate::replication::inbound;
-use crate::replication::reconcile::Comparison;
+use crate::replication::reconcile::{Comparison, Moving};
 use crate::replication::transport::{Identity, NODE};
 
 impl Api {
@@ -72,7 +72,8 @@ impl Api {
         let origin = request::origin(head.headers, true, head.address, Origin::Client);
         let asking = request::text(head.headers, &NODE).and_then(Identity::parse);
         let told = asking.and_then(|asking| self.peers.told(&asking.node_id));
-        as_json(&inbound::compare(&self.log, question, told, origin, self.own_id()).await)
+        let moving = Moving::new(told, self.clock.now().wall);
+        as_json(&inbound::compare(&self.log, question, moving, origin, self.own_id()).await)
     }
 }
 

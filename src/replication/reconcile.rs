@@ -14,7 +14,7 @@ use siphasher::sip::SipHasher13;
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::{Application, Registry};
-use crate::types::{AppName, InstanceId, Lsn};
+use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// A lease in one version: what a digest of renewals says instead of its names.
 pub fn fingerprint(lease: &Lease) -> u64 {
@@ -123,22 +123,22 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The named applications as this registry has them. The other side has been told of everything
-    /// up to `told`; without it, nothing counts as on its way.
-    pub fn of(registry: &Registry, names: &[String], told: Option<Lsn>) -> Self {
+    /// The named applications as this registry has them. What is `moving` is
+    /// marked.
+    pub fn of(registry: &Registry, names: &[String], moving: Moving) -> Self {
         let apps = names
             .iter()
-            .map(|name| (name.clone(), view_of(registry, name, told)))
+            .map(|name| (name.clone(), view_of(registry, name, moving)))
             .collect();
         Self { apps }
     }
 }
 
-fn view_of(registry: &Registry, name: &str, told: Option<Lsn>) -> AppView {
+fn view_of(registry: &Registry, name: &str, moving: Moving) -> AppView {
     let leases = || registry.app(name).into_iter().flat_map(Application::leases);
     let instances = leases().map(|lease| listed(lease)).collect();
     let on_the_way = leases()
-        .filter(|lease| is_on_the_way(lease, told))
+        .filter(|lease| is_on_the_way(lease, moving))
         .map(|lease| lease.instance().id().to_string())
         .collect();
     let gone = registry
@@ -156,9 +156,32 @@ fn view_of(registry: &Registry, name: &str, told: Option<Lsn>) -> AppView {
     }
 }
 
-/// Whether the other side may not have heard of the last change yet.
-fn is_on_the_way(lease: &Lease, told: Option<Lsn>) -> bool {
-    told.is_some_and(|told| lease.lsn > told)
+/// Which changes may not have come round yet: no difference that they make is one. Without this a
+/// comparison between two nodes would undo what a third one has told only one of them so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Moving {
+    /// The other side has been told of everything up to here, if that is known.
+    pub told: Option<Lsn>,
+    /// What changed here after this moment (wall time) may still be on its way to somebody.
+    pub settled: Millis,
+}
+
+/// How long a change takes to come round at most, ms, while nodes can reach each other.
+const COMES_ROUND_MS: u64 = 2000;
+
+impl Moving {
+    pub fn new(told: Option<Lsn>, now: Millis) -> Self {
+        Self {
+            told,
+            settled: Millis(now.0.saturating_sub(COMES_ROUND_MS)),
+        }
+    }
+}
+
+fn is_on_the_way(lease: &Lease, moving: Moving) -> bool {
+    let settled = i64::try_from(moving.settled.0).unwrap_or(i64::MAX);
+    moving.told.is_some_and(|told| lease.lsn > told)
+        || lease.instance().last_updated_timestamp > settled
 }
 
 fn listed(lease: &Lease) -> Listed {
@@ -198,9 +221,9 @@ impl Repairs {
     }
 }
 
-/// Compares what the other side has with `registry`. The other side has been told of everything up
-/// to `told`; without it, nothing counts as on its way.
-pub fn compare(registry: &Registry, theirs: &Comparison, told: Option<Lsn>) -> Repairs {
+/// Compares what the other side has with `registry`. What is `moving` on either
+/// side is left alone.
+pub fn compare(registry: &Registry, theirs: &Comparison, moving: Moving) -> Repairs {
     let mut repairs = Repairs::default();
     for (name, view) in &theirs.apps {
         let app = AppName::new(name);
@@ -213,7 +236,7 @@ pub fn compare(registry: &Registry, theirs: &Comparison, told: Option<Lsn>) -> R
             view.gone.iter().map(|one| (one.id.as_str(), one)).collect();
         for their in listed.values() {
             let mine = registry.lease(app.as_str(), &their.id);
-            let is_moving = mine.is_some_and(|lease| is_on_the_way(lease, told));
+            let is_moving = mine.is_some_and(|lease| is_on_the_way(lease, moving));
             if !is_moving && !view.on_the_way.contains(&their.id) {
                 compare_one(registry, &app, their, &mut repairs);
             }
@@ -224,7 +247,7 @@ pub fn compare(registry: &Registry, theirs: &Comparison, told: Option<Lsn>) -> R
             .flat_map(Application::leases);
         for lease in mine {
             let id = lease.instance().id();
-            if listed.contains_key(id.as_str()) || is_on_the_way(lease, told) {
+            if listed.contains_key(id.as_str()) || is_on_the_way(lease, moving) {
                 continue;
             }
             let dirty = lease.instance().last_dirty_timestamp;

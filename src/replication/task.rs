@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::Context;
 use super::outbound::{BATCH_ITEMS, Item};
-use super::reconcile::{self, Comparison, Digests};
+use super::reconcile::{self, Comparison, Digests, Moving};
 use super::sender::{
     Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records, Sender,
 };
@@ -439,8 +439,9 @@ impl PeerTask {
             _ => return None,
         };
         let names = ours.differences(&theirs, COMPARE_APPS);
+        let moving = Moving::new(Some(told), self.context.clock.now().wall);
         let state = self.context.log.snapshot();
-        let question = Comparison::of(&state.registry, &names, Some(told));
+        let question = Comparison::of(&state.registry, &names, moving);
         let answer = self
             .post(super::COMPARE_PATH, "application/json", to_json(&question))
             .await

@@ -200,6 +200,8 @@ def restart_all(cluster):
         nodes[n % 3].set_status(one["app"], one["instanceId"], "OUT_OF_SERVICE" if n % 2 else "DOWN")
     overrides = {f"{i['app']}/{i['instanceId']}": ("OUT_OF_SERVICE" if n % 2 else "DOWN") for n, i in enumerate(held)}
     before = equal(nodes, 60, keys_of(made))
+    lost = [k for k, status in overrides.items() if before[1][k][:2] != (status, status)]
+    expect(not lost, f"{len(lost)} overrides are lost before the restart: {lost[:3]}")
     homes = {node: [i for n, i in enumerate(made) if n % 3 == place] for place, node in enumerate(nodes)}
     for node in nodes:
         node.kill()
