@@ -18,6 +18,7 @@ use crate::registry::change::Origin;
 use crate::registry::command::{Command, Renewal, Reply};
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
+use crate::replication::REPAIR;
 use crate::types::{AppName, InstanceId};
 use crate::wire;
 use crate::wire::Format;
@@ -31,6 +32,15 @@ enum Planned {
         place: usize,
         has_bad_override: bool,
     },
+}
+
+/// What kind of node sent a batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SentBy {
+    Java,
+    OurKind,
+    /// Our own kind, and not to tell what happened but to mend what differs.
+    Repair,
 }
 
 /// The answer to one item.
@@ -83,11 +93,15 @@ impl Api {
             return answer::empty(self.bad_input());
         };
         let origin = request::origin(head.headers, true, head.address, Origin::Client);
-        let is_our_kind = request::is_our_kind(head.headers);
+        let sender = match (request::is_our_kind(head.headers), head.query) {
+            (true, Some(REPAIR)) => SentBy::Repair,
+            (true, _) => SentBy::OurKind,
+            (false, _) => SentBy::Java,
+        };
         let mut commands = Vec::new();
         let plan: Vec<Planned> = items
             .into_iter()
-            .map(|item| self.plan(item, is_our_kind, &mut commands))
+            .map(|item| self.plan(item, sender, &mut commands))
             .collect();
         let request = Request {
             commands,
@@ -146,7 +160,7 @@ impl Api {
         answer::with_body(StatusCode::OK, negotiated.label, text)
     }
 
-    fn plan(&self, item: BatchItem, is_our_kind: bool, commands: &mut Vec<Command>) -> Planned {
+    fn plan(&self, item: BatchItem, sender: SentBy, commands: &mut Vec<Command>) -> Planned {
         let failed = || Planned::Answered(Outcome::of(500));
         let (Some(app), Some(action)) = (item.app, item.action) else {
             return failed();
@@ -154,6 +168,19 @@ impl Api {
         let app_name = AppName::new(&app);
         let Some(id) = item.id else { return failed() };
         let id = InstanceId::from_shared(id);
+        let is_about_present = match action {
+            Action::Heartbeat | Action::StatusUpdate | Action::DeleteStatusOverride => {
+                sender != SentBy::Java
+            }
+            Action::Register => sender == SentBy::Repair,
+            Action::Cancel => false,
+        };
+        if is_about_present
+            && self.is_cancelled(&app_name, &id, item.last_dirty_timestamp)
+            && !commands.iter().any(|command| is_about(command, &id))
+        {
+            return Planned::Answered(Outcome::of(410));
+        }
         let status = item.status.as_deref().and_then(Status::parse);
         let mut has_bad_override = false;
         let command = match action {
@@ -194,7 +221,7 @@ impl Api {
             Action::Cancel => Command::Cancel {
                 app: app_name,
                 id,
-                dirty: item.last_dirty_timestamp.filter(|_| is_our_kind),
+                dirty: item.last_dirty_timestamp.filter(|_| sender != SentBy::Java),
             },
             Action::StatusUpdate => match status {
                 Some(status) => Command::SetStatus {
@@ -227,12 +254,33 @@ impl Api {
         }
     }
 
+    /// Whether that version of a lease was cancelled here: what a peer still says of it is history, and
+    /// must not bring it back.
+    fn is_cancelled(&self, app: &AppName, id: &InstanceId, dirty: Option<i64>) -> bool {
+        let state = self.log.published();
+        let stone = state.registry.tombstone(app, id);
+        stone.is_some_and(|stone| stone.is_cancelled && dirty.is_some_and(|d| d <= stone.dirty))
+    }
+
     fn is_known(&self, app: &AppName, id: &InstanceId) -> bool {
         self.log
             .published()
             .registry
             .lease(app.as_str(), id.as_str())
             .is_some()
+    }
+}
+
+/// Whether a command of the same batch is about this id, so that its present state is not known yet.
+fn is_about(command: &Command, id: &InstanceId) -> bool {
+    match command {
+        Command::Register(instance) => instance.id() == *id,
+        Command::Renew { id: of, .. }
+        | Command::Cancel { id: of, .. }
+        | Command::SetStatus { id: of, .. }
+        | Command::DeleteOverride { id: of, .. }
+        | Command::UpdateMetadata { id: of, .. } => of == id,
+        Command::Evict(_) => false,
     }
 }
 

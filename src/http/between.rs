@@ -9,7 +9,8 @@ use super::path::Between;
 use super::{Api, Head, request};
 use crate::registry::change::Origin;
 use crate::replication::inbound;
-use crate::replication::reconcile::Comparison;
+use crate::replication::reconcile::{Comparison, Moving};
+use crate::replication::transport::{Identity, NODE};
 
 impl Api {
     pub(super) async fn between(
@@ -69,7 +70,10 @@ impl Api {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
         let origin = request::origin(head.headers, true, head.address, Origin::Client);
-        as_json(&inbound::compare(&self.log, question, origin, self.own_id()).await)
+        let asking = request::text(head.headers, &NODE).and_then(Identity::parse);
+        let told = asking.and_then(|asking| self.peers.told(&asking.node_id));
+        let moving = Moving::new(told, self.clock.now().wall);
+        as_json(&inbound::compare(&self.log, question, moving, origin, self.own_id()).await)
     }
 }
 

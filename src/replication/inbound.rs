@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::reconcile::{self, Comparison, Digests, Repairs};
+use super::reconcile::{self, Comparison, Digests, Moving, Repairs};
 use crate::cache::view_of;
 use crate::changelog::{ChangeLog, Published, Request};
 use crate::registry::change::{Actor, Origin};
@@ -126,17 +126,20 @@ pub fn digests_unless(state: &Published, root: u64) -> Option<Digests> {
     (digests.root != root).then_some(digests)
 }
 
-/// Compares, cancels here what the other side cancelled, and says what the other side has to do.
+/// Compares, cancels here what the other side cancelled, and says what the other side has to do. What is
+/// `moving` here is left alone.
 pub async fn compare(
     log: &Arc<ChangeLog>,
     question: Comparison,
+    moving: Moving,
     origin: Origin,
     own_id: &str,
 ) -> Compared {
     let state = log.snapshot();
     let compared = {
         let state = state.clone();
-        tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question)).await
+        tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question, moving))
+            .await
     };
     let Ok(repairs) = compared else {
         return Compared::default();

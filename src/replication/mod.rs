@@ -42,12 +42,16 @@ pub use inbound::Compared;
 use crate::changelog::ChangeLog;
 use crate::clock::Clock;
 use crate::config::{Config, PeersConfig, ServiceUrl};
+use crate::types::Lsn;
 use dns::{Dns, Names};
 use membership::Membership;
 use state::PeerStates;
 use task::PeerTask;
 use transport::{Identity, Transport};
 
+/// Query of a batch that mends what differs instead of telling what happened: what was cancelled in
+/// the same version stays so.
+pub const REPAIR: &str = "repair";
 /// Below a peer's base URL: renewals as numbers.
 pub const RENEWALS_PATH: &str = "eurekad/renewals";
 /// Below a peer's base URL: the digests of its registry.
@@ -68,6 +72,8 @@ pub(crate) struct Context {
     pub(crate) identity: Identity,
     /// Of this log; cursors of another one are void.
     pub(crate) incarnation: String,
+    /// The end of the log when this process started.
+    pub(crate) recovered: Lsn,
     pub(crate) peers: PeersConfig,
     pub(crate) own_id: Arc<str>,
     seed: AtomicU64,
@@ -114,6 +120,7 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
             peers.connection_idle_timeout,
             dns,
         ),
+        recovered: parts.log.published().lsn(),
         log: parts.log,
         clock: parts.clock,
         states: parts.states,
@@ -232,6 +239,7 @@ async fn run_peer(
         name: name.clone(),
         owed,
         stop: stop.clone(),
+        patience: AtomicU64::new(0),
     };
     task.run().await;
     if stop.is_cancelled() {

@@ -4,7 +4,7 @@
 //! one instance become the one or two items that bring a peer from any of the states in between to
 //! the present one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::registry::Registry;
@@ -15,6 +15,8 @@ use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// Most items of one batch, as Java peers send them (`protocol.md` 7.2).
 pub const BATCH_ITEMS: usize = 250;
+
+type Key = (AppName, InstanceId);
 
 /// One thing that a peer is told.
 #[derive(Clone, Debug)]
@@ -64,59 +66,114 @@ impl Item {
 #[derive(Clone, Copy, Debug, Default)]
 struct Happened {
     was_registered: bool,
+    /// It was registered or changed before this process started, and the peer may know already.
+    was_registered_before: bool,
     /// The version that was cancelled.
     cancelled: Option<i64>,
     was_overridden: bool,
 }
 
-/// A batch of changes, and the position up to which a peer that took it has everything.
-#[derive(Clone, Debug)]
-pub struct Changes {
-    pub items: Vec<Item>,
-    pub upto: Lsn,
-}
-
-/// What to send for `records` (in order) when things now stand as in `state`. Stops before an item
-/// too many; `upto` says how far it came.
+/// What a stretch of the log changed, each instance once, in the order of its first change: what a
+/// peer that was away has to be told, however often things changed meanwhile.
 ///
 /// What came by replication is not passed on: the mesh is full, its source tells everybody itself.
 /// Evictions are not either, as in the original: each node judges by the renewals that reach it.
-pub fn changes<'a>(
-    records: impl IntoIterator<Item = &'a Arc<Record>>,
-    state: &Registry,
-) -> Changes {
-    let mut upto = Lsn::ZERO;
-    let mut order: Vec<(AppName, InstanceId)> = Vec::new();
-    let mut happened: HashMap<(AppName, InstanceId), Happened> = HashMap::new();
-    let mut items_at_most = 0;
-    for record in records {
-        let change = &record.change;
-        if !record.origin.is_replication() && is_passed_on(change.kind) {
+#[derive(Debug)]
+pub struct Backlog {
+    order: VecDeque<Key>,
+    happened: HashMap<Key, Happened>,
+    recovered: Lsn,
+    is_our_kind: bool,
+    /// The end of the stretch.
+    pub upto: Lsn,
+}
+
+/// An instance of a [`Backlog`] that is on its way.
+#[derive(Debug)]
+pub struct Told {
+    key: Key,
+    happened: Happened,
+}
+
+impl Backlog {
+    /// Nothing yet, behind `cursor`. Up to `recovered` the log is of an earlier life of this node, and
+    /// the cursor may lag behind what was told then.
+    pub fn behind(cursor: Lsn, recovered: Lsn, is_our_kind: bool) -> Self {
+        Self {
+            recovered,
+            is_our_kind,
+            order: VecDeque::new(),
+            happened: HashMap::new(),
+            upto: cursor,
+        }
+    }
+
+    /// Adds records that follow.
+    pub fn take_in<'a>(&mut self, records: impl IntoIterator<Item = &'a Arc<Record>>) {
+        for record in records {
+            let change = &record.change;
+            self.upto = record.lsn;
+            if record.origin.is_replication() || !is_passed_on(change.kind) {
+                continue;
+            }
+            let is_of_before = record.lsn <= self.recovered;
+            let is_override = matches!(
+                change.kind,
+                ChangeKind::OverrideSet | ChangeKind::OverrideLifted
+            );
+            if is_of_before && is_override && self.is_our_kind {
+                // Said again, it would undo a later word at the peer. If it never arrived, the next
+                // comparison brings it.
+                continue;
+            }
             let key = (change.app.clone(), change.id.clone());
-            let entry = happened.entry(key.clone()).or_insert_with(|| {
-                order.push(key);
+            let entry = self.happened.entry(key.clone()).or_insert_with(|| {
+                self.order.push_back(key);
                 Happened::default()
             });
-            let before = entry.items_at_most();
-            entry.note(change);
-            items_at_most += entry.items_at_most() - before;
-            if items_at_most > BATCH_ITEMS {
+            entry.note(change, is_of_before);
+        }
+    }
+
+    /// Instances that are still to be told of.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The next items, as things now stand: of as many instances as there is room for, but of one at
+    /// least.
+    pub fn next_items(&mut self, at_most: usize, state: &Registry) -> (Vec<Item>, Vec<Told>) {
+        let (mut items, mut told) = (Vec::new(), Vec::new());
+        while let Some(key) = self.order.front() {
+            let happened = self.happened.get(key).copied().unwrap_or_default();
+            let is_full = !told.is_empty() && items.len() + happened.items_at_most() > at_most;
+            if is_full {
                 break;
             }
+            let Some(key) = self.order.pop_front() else {
+                break;
+            };
+            self.happened.remove(&key);
+            let before = items.len();
+            push_items(&mut items, &key, happened, state);
+            if items.len() > before {
+                told.push(Told { key, happened });
+            }
         }
-        upto = record.lsn;
+        (items, told)
     }
-    // The record that was one too many may have marked an instance; what is sent of it is its
-    // present state, which does no harm.
-    let mut items = Vec::new();
-    for key in &order {
-        let Some(happened) = happened.get(key) else {
-            continue;
-        };
-        push_items(&mut items, key, *happened, state);
+
+    /// What did not arrive comes first again.
+    pub fn put_back(&mut self, told: Vec<Told>) {
+        for Told { key, happened } in told.into_iter().rev() {
+            self.happened.insert(key.clone(), happened);
+            self.order.push_front(key);
+        }
     }
-    items.truncate(BATCH_ITEMS);
-    Changes { items, upto }
 }
 
 /// The whole registry, for a peer that the log cannot bring up to date: one heartbeat per lease (a
@@ -194,19 +251,24 @@ fn is_passed_on(kind: ChangeKind) -> bool {
 }
 
 impl Happened {
-    fn note(&mut self, change: &Change) {
+    fn note(&mut self, change: &Change, is_of_before: bool) {
         match change.kind {
             ChangeKind::OverrideSet | ChangeKind::OverrideLifted => self.was_overridden = true,
             ChangeKind::Cancelled => {
                 let instance = change.lease.as_ref().map(|lease| &lease.instance);
                 self.cancelled = instance.map(|instance| instance.last_dirty_timestamp);
             }
+            _ if is_of_before => self.was_registered_before = true,
             _ => self.was_registered = true,
         }
     }
 
+    fn is_back(self) -> bool {
+        self.was_registered || self.was_registered_before
+    }
+
     fn items_at_most(self) -> usize {
-        usize::from(self.was_registered)
+        usize::from(self.is_back())
             + usize::from(self.cancelled.is_some())
             + usize::from(self.was_overridden)
     }
@@ -222,7 +284,7 @@ fn push_items(
     let lease = state.lease(app.as_str(), id.as_str());
     // A lease that is there again without having been registered here came from a peer: the cancel
     // is history.
-    if happened.cancelled.is_some() && (lease.is_none() || happened.was_registered) {
+    if happened.cancelled.is_some() && (lease.is_none() || happened.is_back()) {
         items.push(Item::Cancel {
             app: app.clone(),
             id: id.clone(),
@@ -232,6 +294,13 @@ fn push_items(
     let Some(lease) = lease else { return };
     if happened.was_registered {
         items.push(Item::Register(lease.clone()));
+    } else if happened.was_registered_before {
+        // A registration told twice would undo what the peer changed in between without a new
+        // version. A heartbeat asks: it is answered 404 if the peer lacks that version.
+        items.push(Item::Heartbeat {
+            lease: lease.clone(),
+            overridden: state.override_of(app, id),
+        });
     }
     if happened.was_overridden {
         items.push(match state.override_of(app, id) {

@@ -5,7 +5,7 @@
 //! the other side's memory decides: what it cancelled in that version or a newer one is cancelled on
 //! both, what it evicted stays away until a renewal says that it lives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use siphasher::sip::SipHasher13;
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::{Application, Registry};
-use crate::types::{AppName, InstanceId};
+use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// A lease in one version: what a digest of renewals says instead of its names.
 pub fn fingerprint(lease: &Lease) -> u64 {
@@ -75,8 +75,7 @@ impl Digests {
 
     /// The applications in which two registries differ, at most `at_most` of them.
     pub fn differences(&self, other: &Self, at_most: usize) -> Vec<String> {
-        let names: std::collections::BTreeSet<&String> =
-            self.apps.keys().chain(other.apps.keys()).collect();
+        let names: BTreeSet<&String> = self.apps.keys().chain(other.apps.keys()).collect();
         names
             .into_iter()
             .filter(|name| self.apps.get(*name) != other.apps.get(*name))
@@ -111,6 +110,10 @@ pub struct Gone {
 pub struct AppView {
     pub instances: Vec<Listed>,
     pub gone: Vec<Gone>,
+    /// Those of the instances whose last change is on its way to the other side: no difference that
+    /// they make is one.
+    #[serde(default)]
+    pub on_the_way: BTreeSet<String>,
 }
 
 /// What one side asks the other to compare.
@@ -120,19 +123,24 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The named applications as this registry has them.
-    pub fn of(registry: &Registry, names: &[String]) -> Self {
+    /// The named applications as this registry has them. What is `moving` is
+    /// marked.
+    pub fn of(registry: &Registry, names: &[String], moving: Moving) -> Self {
         let apps = names
             .iter()
-            .map(|name| (name.clone(), view_of(registry, name)))
+            .map(|name| (name.clone(), view_of(registry, name, moving)))
             .collect();
         Self { apps }
     }
 }
 
-fn view_of(registry: &Registry, name: &str) -> AppView {
-    let leases = registry.app(name).into_iter().flat_map(Application::leases);
-    let instances = leases.map(|lease| listed(lease)).collect();
+fn view_of(registry: &Registry, name: &str, moving: Moving) -> AppView {
+    let leases = || registry.app(name).into_iter().flat_map(Application::leases);
+    let instances = leases().map(|lease| listed(lease)).collect();
+    let on_the_way = leases()
+        .filter(|lease| is_on_the_way(lease, moving))
+        .map(|lease| lease.instance().id().to_string())
+        .collect();
     let gone = registry
         .tombstones_of(name)
         .map(|(id, tombstone)| Gone {
@@ -141,7 +149,39 @@ fn view_of(registry: &Registry, name: &str) -> AppView {
             cancelled: tombstone.is_cancelled,
         })
         .collect();
-    AppView { instances, gone }
+    AppView {
+        instances,
+        gone,
+        on_the_way,
+    }
+}
+
+/// Which changes may not have come round yet: no difference that they make is one. Without this a
+/// comparison between two nodes would undo what a third one has told only one of them so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Moving {
+    /// The other side has been told of everything up to here, if that is known.
+    pub told: Option<Lsn>,
+    /// What changed here after this moment (wall time) may still be on its way to somebody.
+    pub settled: Millis,
+}
+
+/// How long a change takes to come round at most, ms, while nodes can reach each other.
+const COMES_ROUND_MS: u64 = 2000;
+
+impl Moving {
+    pub fn new(told: Option<Lsn>, now: Millis) -> Self {
+        Self {
+            told,
+            settled: Millis(now.0.saturating_sub(COMES_ROUND_MS)),
+        }
+    }
+}
+
+fn is_on_the_way(lease: &Lease, moving: Moving) -> bool {
+    let settled = i64::try_from(moving.settled.0).unwrap_or(i64::MAX);
+    moving.told.is_some_and(|told| lease.lsn > told)
+        || lease.instance().last_updated_timestamp > settled
 }
 
 fn listed(lease: &Lease) -> Listed {
@@ -181,8 +221,9 @@ impl Repairs {
     }
 }
 
-/// Compares what the other side has with `registry`.
-pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
+/// Compares what the other side has with `registry`. What is `moving` on either
+/// side is left alone.
+pub fn compare(registry: &Registry, theirs: &Comparison, moving: Moving) -> Repairs {
     let mut repairs = Repairs::default();
     for (name, view) in &theirs.apps {
         let app = AppName::new(name);
@@ -194,7 +235,11 @@ pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
         let gone: BTreeMap<&str, &Gone> =
             view.gone.iter().map(|one| (one.id.as_str(), one)).collect();
         for their in listed.values() {
-            compare_one(registry, &app, their, &mut repairs);
+            let mine = registry.lease(app.as_str(), &their.id);
+            let is_moving = mine.is_some_and(|lease| is_on_the_way(lease, moving));
+            if !is_moving && !view.on_the_way.contains(&their.id) {
+                compare_one(registry, &app, their, &mut repairs);
+            }
         }
         let mine = registry
             .app(app.as_str())
@@ -202,7 +247,7 @@ pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
             .flat_map(Application::leases);
         for lease in mine {
             let id = lease.instance().id();
-            if listed.contains_key(id.as_str()) {
+            if listed.contains_key(id.as_str()) || is_on_the_way(lease, moving) {
                 continue;
             }
             let dirty = lease.instance().last_dirty_timestamp;
@@ -233,6 +278,10 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
         return;
     };
     let mine = listed(lease);
+    let content = |one: &Listed| (one.dirty, one.status.clone(), one.overridden.clone());
+    if content(&mine) == content(their) {
+        return;
+    }
     let rank = |one: &Listed| {
         (
             one.dirty,
@@ -243,8 +292,8 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
     };
     match rank(&mine).cmp(&rank(their)) {
         std::cmp::Ordering::Less => repairs.wanted.push(key),
-        std::cmp::Ordering::Greater if mine != *their => repairs.ours_newer.push(key),
-        std::cmp::Ordering::Greater | std::cmp::Ordering::Equal => {}
+        std::cmp::Ordering::Greater => repairs.ours_newer.push(key),
+        std::cmp::Ordering::Equal => {}
     }
 }
 

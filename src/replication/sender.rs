@@ -5,10 +5,10 @@
 //! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
 //! when its turn comes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::outbound::{self, BATCH_ITEMS, Item};
+use super::outbound::{self, BATCH_ITEMS, Backlog, Item, Told};
 use crate::changelog::Published;
 use crate::registry::change::Record;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
@@ -20,7 +20,13 @@ const RENEWALS_EVERY_MS: u64 = 1000;
 const DIGEST_ITEMS: usize = 20_000;
 /// First pause after a failure, ms; doubled by each further one.
 const BACK_OFF_MIN_MS: u64 = 1000;
-const BACK_OFF_MAX_MS: u64 = 30_000;
+/// Longest pause. Short, since a pause that outlives a partition is a partition that goes on: all
+/// nodes are to be equal 5 s after its end. One request in two seconds burdens nobody.
+const BACK_OFF_MAX_MS: u64 = 2000;
+/// Instances of the log that are told as one piece; behind them the log is read again.
+const BACKLOG_MAX: usize = 100_000;
+/// How often answers of the wrong length are taken for an accident.
+const MISCOUNTS_MAX: u32 = 3;
 /// Records looked at in one step; the next step goes on behind them.
 pub const RECORDS_AT_ONCE: usize = 5000;
 
@@ -131,10 +137,54 @@ pub struct Counters {
 /// What is in flight.
 #[derive(Debug)]
 enum Flight {
-    Changes { items: Vec<Item>, upto: Lsn },
-    Owed { items: Vec<Item> },
-    Renewals { items: Vec<Item>, cut: Cut },
-    Sweep { items: Vec<Item>, rest: Option<Key> },
+    Changes {
+        items: Vec<Item>,
+        told: Vec<Told>,
+    },
+    Owed {
+        items: Vec<Item>,
+    },
+    Renewals {
+        items: Vec<Item>,
+        cut: Cut,
+    },
+    Sweep {
+        items: Vec<Item>,
+        rest: Option<Key>,
+    },
+    /// An empty batch: is it the peer that is ill, or the item that it refused?
+    Doubt,
+}
+
+impl Flight {
+    fn items(&self) -> &[Item] {
+        match self {
+            Self::Changes { items, .. }
+            | Self::Owed { items }
+            | Self::Renewals { items, .. }
+            | Self::Sweep { items, .. } => items,
+            Self::Doubt => &[],
+        }
+    }
+
+    /// Whether it is about one instance only.
+    fn is_of_one_instance(&self) -> bool {
+        let mut items = self.items().iter();
+        let Some(first) = items.next() else {
+            return true;
+        };
+        items.all(|item| item.id() == first.id() && item.app() == first.app())
+    }
+}
+
+/// What is known when a peer refuses a batch about a single instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    None,
+    /// Whether it takes anything at all has to be asked.
+    Asking,
+    /// It takes an empty batch: the instance is what it refuses.
+    OfItem,
 }
 
 /// A flush of renewals under way: all up to `until`, those behind `after` are still to be sent.
@@ -153,11 +203,18 @@ pub struct Sender {
     sweep: Option<(Lsn, Option<Key>)>,
     renewed_upto: Millis,
     cut: Option<Cut>,
-    /// Instances that the peer asked for.
-    owed: BTreeSet<Key>,
+    /// Instances that the peer asked for; true if it is to give up an override that does not hold
+    /// here.
+    owed: BTreeMap<Key, bool>,
     /// Renewals that a digest could not tell the peer.
     owed_renewals: BTreeSet<Key>,
+    /// The end of the log when this process started.
+    recovered: Lsn,
+    /// What of the log is still to be told before the cursor moves.
+    backlog: Option<Backlog>,
     flight: Option<Flight>,
+    doubt: Doubt,
+    miscounts: u32,
     /// Items per batch of changes: halved while the peer refuses batches, to find the bad item.
     batch_max: usize,
     failures: u32,
@@ -176,9 +233,13 @@ impl Sender {
             sweep: None,
             renewed_upto: now,
             cut: None,
-            owed: BTreeSet::new(),
+            owed: BTreeMap::new(),
             owed_renewals: BTreeSet::new(),
+            recovered: Lsn::ZERO,
+            backlog: None,
             flight: None,
+            doubt: Doubt::None,
+            miscounts: 0,
             batch_max: BATCH_ITEMS,
             failures: 0,
             quiet_until: Millis::ZERO,
@@ -186,6 +247,12 @@ impl Sender {
             kind: Kind::Unknown,
             counters: Counters::default(),
         }
+    }
+
+    /// The log up to `lsn` is of an earlier life of this node, when the peer may have been told more
+    /// than the cursor says.
+    pub fn recovered_at(&mut self, lsn: Lsn) {
+        self.recovered = lsn;
     }
 
     pub fn cursor(&self) -> Option<Lsn> {
@@ -209,15 +276,28 @@ impl Sender {
         self.failures > 0
     }
 
+    /// The peer can be reached again: there is no reason to wait any longer.
+    pub fn reachable(&mut self) {
+        self.failures = 0;
+        self.quiet_until = Millis::ZERO;
+    }
+
+    /// Whether the request in flight repeats what the peer may have cancelled meanwhile, instead of
+    /// telling what clients did here.
+    pub fn is_repairing(&self) -> bool {
+        matches!(self.flight, Some(Flight::Owed { .. })) && matches!(self.kind, Kind::Ours { .. })
+    }
+
     /// Sends the whole registry again, as after a loss on either side.
     pub fn sweep_again(&mut self) {
         self.cursor = None;
         self.sweep = None;
+        self.backlog = None;
     }
 
     /// Instances that the peer is to be told of, whatever the log says (anti-entropy).
     pub fn owe(&mut self, keys: impl IntoIterator<Item = Key>) {
-        self.owed.extend(keys);
+        self.owed.extend(keys.into_iter().map(|key| (key, true)));
     }
 
     /// What to do at `now` (monotonic). With a request in flight: nothing.
@@ -227,6 +307,9 @@ impl Sender {
         }
         if now < self.quiet_until {
             return Next::Wait(self.quiet_until);
+        }
+        if self.doubt == Doubt::Asking {
+            return self.send(Flight::Doubt);
         }
         let renewals_due = self.renewed_upto.plus(RENEWALS_EVERY_MS);
         let has_renewals = self.cut.is_some() || now >= renewals_due;
@@ -259,12 +342,7 @@ impl Sender {
             (&flight, &self.kind),
             (Flight::Renewals { .. }, Kind::Ours { .. })
         );
-        let items = match &flight {
-            Flight::Changes { items, .. }
-            | Flight::Owed { items }
-            | Flight::Renewals { items, .. }
-            | Flight::Sweep { items, .. } => items.clone(),
-        };
+        let items = flight.items().to_vec();
         self.counters.requests += 1;
         self.counters.items += items.len() as u64;
         self.flight = Some(flight);
@@ -277,8 +355,9 @@ impl Sender {
 
     fn next_owed(&mut self, state: &Published) -> Option<Next> {
         let mut items = Vec::new();
-        while items.len() + 2 <= self.batch_max.max(2)
-            && let Some((app, id)) = self.owed.pop_first()
+        // One instance at least, which may be two items.
+        while (items.is_empty() || items.len() + 2 <= self.batch_max)
+            && let Some(((app, id), is_compared)) = self.owed.pop_first()
         {
             let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
                 continue;
@@ -289,6 +368,7 @@ impl Sender {
                     lease: lease.clone(),
                     status,
                 },
+                None if is_compared => Item::DeleteOverride(lease.clone()),
                 None => continue,
             });
         }
@@ -308,37 +388,37 @@ impl Sender {
     }
 
     fn next_changes(&mut self, state: &Published, records: &mut impl Records) -> Option<Next> {
+        let is_our_kind = matches!(self.kind, Kind::Ours { .. });
         loop {
+            if let Some(backlog) = &mut self.backlog {
+                let (items, told) = backlog.next_items(self.batch_max, &state.registry);
+                if !items.is_empty() {
+                    return Some(self.send(Flight::Changes { items, told }));
+                }
+                let upto = backlog.upto;
+                self.backlog = None;
+                self.advance(upto);
+            }
             let cursor = self.cursor.or(self.sweep.as_ref().map(|(upto, _)| *upto))?;
             if cursor >= state.lsn() {
                 return None;
             }
-            let Some(read) = records.since(cursor.next()) else {
-                // The log does not reach back so far.
-                self.sweep_again();
-                return None;
-            };
-            if read.is_empty() {
-                return None;
-            }
-            let mut changes = outbound::changes(&read, &state.registry);
-            if changes.items.is_empty() {
-                self.advance(changes.upto);
-                continue;
-            }
-            if changes.items.len() > self.batch_max {
-                // Looking for an item that the peer refuses: fewer records at a time.
-                let few = read
-                    .iter()
-                    .take((read.len() / 2).min(self.batch_max).max(1));
-                changes = outbound::changes(few, &state.registry);
-                if changes.items.is_empty() {
-                    self.advance(changes.upto);
-                    continue;
+            let mut backlog = Backlog::behind(cursor, self.recovered, is_our_kind);
+            while backlog.upto < state.lsn() && backlog.len() < BACKLOG_MAX {
+                let Some(read) = records.since(backlog.upto.next()) else {
+                    // The log does not reach back so far.
+                    self.sweep_again();
+                    return None;
+                };
+                if read.is_empty() {
+                    break;
                 }
+                backlog.take_in(&read);
             }
-            let (items, upto) = (changes.items, changes.upto);
-            return Some(self.send(Flight::Changes { items, upto }));
+            if backlog.upto == cursor {
+                return None;
+            }
+            self.backlog = Some(backlog);
         }
     }
 
@@ -402,6 +482,11 @@ impl Sender {
             return Vec::new();
         };
         match outcome {
+            Outcome::Items(_) if matches!(flight, Flight::Doubt) => {
+                self.failures = 0;
+                self.doubt = Doubt::OfItem;
+                Vec::new()
+            }
             Outcome::Items(results) => {
                 self.succeeded();
                 let mut effects = self.take_results(&flight, results);
@@ -419,7 +504,15 @@ impl Sender {
             }
             Outcome::WrongCount { .. } => {
                 self.counters.item_errors += 1;
-                self.finish(flight)
+                self.miscounts += 1;
+                if self.miscounts > MISCOUNTS_MAX {
+                    // The original takes such an answer for success.
+                    self.miscounts = 0;
+                    return self.finish(flight);
+                }
+                self.put_back(flight);
+                self.back_off(now, random);
+                Vec::new()
             }
             Outcome::Refused(status) => self.refused(flight, status, now, random),
             Outcome::Failed(_) => {
@@ -432,23 +525,21 @@ impl Sender {
 
     fn succeeded(&mut self) {
         self.failures = 0;
+        self.miscounts = 0;
+        self.doubt = Doubt::None;
         self.batch_max = (self.batch_max * 2).min(BATCH_ITEMS);
     }
 
     fn take_results(&mut self, flight: &Flight, results: Vec<ItemResult>) -> Vec<Effect> {
-        let items = match flight {
-            Flight::Changes { items, .. }
-            | Flight::Owed { items }
-            | Flight::Renewals { items, .. }
-            | Flight::Sweep { items, .. } => items,
-        };
         let mut effects = Vec::new();
-        for (item, result) in items.iter().zip(results) {
+        for (item, result) in flight.items().iter().zip(results) {
             match (item, result.status) {
                 (_, 200..=299) | (Item::Cancel { .. }, 404) => {}
+                // It cancelled that version; its own cursor brings that here.
+                (_, 410) => {}
                 // It lacks the instance, or has it older.
                 (_, 404) => {
-                    self.owed.insert((item.app(), item.id()));
+                    self.owed.entry((item.app(), item.id())).or_default();
                 }
                 (_, _) if result.entity.is_some() => {
                     self.counters.adopted += 1;
@@ -463,8 +554,12 @@ impl Sender {
     /// What a request that is done with moves.
     fn finish(&mut self, flight: Flight) -> Vec<Effect> {
         match flight {
-            Flight::Changes { upto, .. } => self.advance(upto),
-            Flight::Owed { .. } => {}
+            Flight::Changes { .. } => {
+                if let Some(backlog) = self.backlog.take_if(|backlog| backlog.is_empty()) {
+                    self.advance(backlog.upto);
+                }
+            }
+            Flight::Owed { .. } | Flight::Doubt => {}
             Flight::Renewals { cut, .. } => match cut.after {
                 Some(_) => self.cut = Some(cut),
                 None => {
@@ -487,48 +582,67 @@ impl Sender {
     }
 
     /// The peer refuses a batch as a whole. One bad item must not hold up the others for ever: the
-    /// batches become smaller until it stands alone, and then it is given up.
+    /// batches become smaller until one instance stands alone. If the peer takes an empty batch then,
+    /// but not that one, it is given up; if it takes neither, the peer is ill, and nothing is.
     fn refused(&mut self, flight: Flight, status: u16, now: Millis, random: u64) -> Vec<Effect> {
-        let items = match &flight {
-            Flight::Changes { items, .. }
-            | Flight::Owed { items }
-            | Flight::Renewals { items, .. }
-            | Flight::Sweep { items, .. } => items,
-        };
         self.counters.item_errors += 1;
-        if items.len() > 1 && matches!(flight, Flight::Changes { .. } | Flight::Owed { .. }) {
-            self.batch_max = (items.len() / 2).max(1);
-            self.put_back(flight);
-            self.back_off(now, random);
-            return Vec::new();
-        }
+        self.back_off(now, random);
         let mut effects = Vec::new();
-        if let Some(item) = items.first() {
+        match (&flight, flight.is_of_one_instance()) {
+            (Flight::Doubt, _) => return effects,
+            (Flight::Changes { .. } | Flight::Owed { .. }, false) => {
+                self.batch_max = (flight.items().len() / 2).max(1);
+                self.put_back(flight);
+                return effects;
+            }
+            (_, _) if self.doubt != Doubt::OfItem => {
+                self.doubt = Doubt::Asking;
+                self.put_back(flight);
+                return effects;
+            }
+            (_, _) => {}
+        }
+        self.doubt = Doubt::None;
+        if let Some(item) = flight.items().first() {
             effects.push(Effect::GaveUp {
                 app: item.app(),
                 id: item.id(),
                 status,
             });
         }
-        self.back_off(now, random);
         effects.extend(self.finish(flight));
         effects
     }
 
     /// A request that has to be made again: what is not found by position is kept.
     fn put_back(&mut self, flight: Flight) {
-        if let Flight::Owed { items } = flight {
-            for item in items {
-                let key = (item.app(), item.id());
-                match item {
-                    Item::Heartbeat { .. } => self.owed_renewals.insert(key),
-                    _ => self.owed.insert(key),
-                };
+        match flight {
+            Flight::Changes { told, .. } => {
+                if let Some(backlog) = &mut self.backlog {
+                    backlog.put_back(told);
+                }
             }
+            Flight::Owed { items } => {
+                for item in items {
+                    let key = (item.app(), item.id());
+                    match item {
+                        Item::Heartbeat { .. } => {
+                            self.owed_renewals.insert(key);
+                        }
+                        Item::DeleteOverride(_) => {
+                            self.owed.insert(key, true);
+                        }
+                        _ => {
+                            self.owed.entry(key).or_default();
+                        }
+                    }
+                }
+            }
+            Flight::Renewals { .. } | Flight::Sweep { .. } | Flight::Doubt => {}
         }
     }
 
-    /// Doubles the pause, up to half a minute, and spreads it by half, so that peers that failed
+    /// Doubles the pause, up to its bound, and spreads it by half, so that peers that failed
     /// together are not tried together. Never more often than once a second.
     fn back_off(&mut self, now: Millis, random: u64) {
         self.counters.failures += 1;

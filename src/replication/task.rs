@@ -2,6 +2,7 @@
 //! carries out what follows. All decisions are the sender's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
@@ -11,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::Context;
 use super::outbound::{BATCH_ITEMS, Item};
-use super::reconcile::{self, Comparison, Digests};
+use super::reconcile::{self, Comparison, Digests, Moving};
 use super::sender::{
     Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records, Sender,
 };
@@ -21,6 +22,7 @@ use crate::changelog::{Published, Request};
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin, Record};
 use crate::registry::command::Command;
+use crate::registry::instance::Instance;
 use crate::registry::status::Status;
 use crate::store::{LogReader, StoreError};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
@@ -35,6 +37,11 @@ const RECORD_BYTES: usize = 8 << 20;
 const NOTE_CURSOR_MS: u64 = 1000;
 /// How often registries are compared with a peer of our own kind.
 const COMPARE_EVERY: Duration = Duration::from_secs(3);
+/// The same after a failure, and after a comparison that found something.
+const COMPARE_SOON: Duration = Duration::from_millis(500);
+/// The longest that an answer is waited for. A peer that is always late is given more time step by
+/// step, up to this: otherwise it would be asked the same again and again, and never be done.
+const PATIENCE_MAX: Duration = Duration::from_secs(5);
 /// Applications compared in one step.
 const COMPARE_APPS: usize = 200;
 
@@ -48,6 +55,8 @@ pub(super) struct PeerTask {
     pub(super) name: String,
     pub(super) owed: mpsc::Receiver<Owed>,
     pub(super) stop: CancellationToken,
+    /// How long an answer is waited for at present, ms.
+    pub(super) patience: AtomicU64,
 }
 
 /// What a first request found at the other end.
@@ -63,16 +72,23 @@ impl PeerTask {
     pub(super) async fn run(mut self) {
         let now = self.context.clock.now();
         let mut sender = Sender::new(self.load_cursor().await, now.mono);
+        sender.recovered_at(self.context.recovered);
         let mut moved = self.context.log.subscribe();
         let mut noted = (sender.cursor(), now.mono);
+        let mut is_double = false;
+        self.context.states.update(&self.name, |_| {});
         let mut compare = tokio::time::interval(COMPARE_EVERY);
         compare.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             if *sender.kind() == Kind::Unknown {
-                match self.probe(&mut sender).await {
+                let found = self.probe(&mut sender, is_double).await;
+                is_double = matches!(found, Some(Found::Double));
+                match found {
                     Some(Found::Peer(kind)) => {
                         info!(peer.url = %self.name, kind = ?kind, "replicating to {}", self.name);
                         sender.set_kind(kind);
+                        sender.reachable();
+                        compare.reset_after(COMPARE_SOON);
                     }
                     Some(Found::Ourselves) => {
                         debug!(peer.url = %self.name, "{} is this node itself", self.name);
@@ -83,7 +99,8 @@ impl PeerTask {
                 }
             }
             let next = if *sender.kind() == Kind::Unknown {
-                Next::Wait(self.context.clock.now().mono.plus(1000))
+                let pause = 1000 + self.context.random() % 500;
+                Next::Wait(self.context.clock.now().mono.plus(pause))
             } else {
                 let step = self.step(sender).await;
                 sender = step.0;
@@ -92,7 +109,7 @@ impl PeerTask {
             self.show(&sender);
             noted = self.note_cursor(&sender, noted).await;
             let answered = match next {
-                Next::Batch(items) => Some(self.send_batch(&items).await),
+                Next::Batch(items) => Some(self.send_batch(&items, sender.is_repairing()).await),
                 Next::Digest(items) => Some(self.send_digest(&items).await),
                 Next::Wait(until) => {
                     let pause = until.since(self.context.clock.now().mono).min(60_000);
@@ -100,20 +117,28 @@ impl PeerTask {
                         biased;
                         () = self.stop.cancelled() => return,
                         () = tokio::time::sleep(Duration::from_millis(pause)) => {}
-                        changed = moved.changed(), if !sender.is_failing() => {
+                        changed = moved.changed(), if is_well(&sender) => {
                             if changed.is_err() {
                                 return;
                             }
                             tokio::time::sleep(GATHER).await;
                         }
                         Some(owed) = self.owed.recv() => sender.owe(owed),
-                        _ = compare.tick() => self.compare(&mut sender).await,
+                        _ = compare.tick() => {
+                            if self.compare(&mut sender).await {
+                                compare.reset_after(COMPARE_SOON);
+                            }
+                        }
                     }
                     None
                 }
             };
             if let Some(outcome) = answered {
+                let was_failing = sender.is_failing();
                 self.take(&mut sender, outcome).await;
+                if was_failing && !sender.is_failing() {
+                    compare.reset_after(COMPARE_SOON);
+                }
             }
             if self.stop.is_cancelled() {
                 self.note_cursor(&sender, (None, Millis::ZERO)).await;
@@ -147,7 +172,7 @@ impl PeerTask {
     }
 
     /// An empty batch: every kind of peer answers it, and says what it is by that.
-    async fn probe(&self, sender: &mut Sender) -> Option<Found> {
+    async fn probe(&self, sender: &mut Sender, is_double: bool) -> Option<Found> {
         let (clock, name) = (&self.context.clock, &self.name);
         let mut body = Vec::new();
         write_batch(&mut body, std::iter::empty());
@@ -184,7 +209,9 @@ impl PeerTask {
             "it has this node's id {}: give one of the two another data directory or eurekad.node-id",
             identity.node_id
         );
-        warn!(peer.url = %name, "not replicating to {name}: {error}");
+        if !is_double {
+            warn!(peer.url = %name, "not replicating to {name}: {error}");
+        }
         self.context.states.update(name, |state| {
             state.is_reachable = false;
             state.error = Some(error);
@@ -216,13 +243,26 @@ impl PeerTask {
         body: Vec<u8>,
     ) -> Result<Answer, Failure> {
         let transport = &self.context.transport;
-        let timeout = self.context.peers.read_timeout + self.context.peers.connect_timeout;
-        transport
+        let least = self.context.peers.read_timeout + self.context.peers.connect_timeout;
+        let most = PATIENCE_MAX.max(least);
+        let patience = Duration::from_millis(self.patience.load(Ordering::Relaxed));
+        let timeout = patience.clamp(least, most);
+        let asked = self.context.clock.now().mono;
+        let answer = transport
             .send(&self.url, Method::POST, path, content_type, body, timeout)
-            .await
+            .await;
+        let took = Duration::from_millis(self.context.clock.now().mono.since(asked));
+        let patience = match &answer {
+            Err(Failure::TimedOut) => (timeout * 2).min(most),
+            Ok(_) if took < timeout / 4 => (timeout / 2).max(least),
+            Ok(_) | Err(_) => timeout,
+        };
+        let patience = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.patience.store(patience, Ordering::Relaxed);
+        answer
     }
 
-    async fn send_batch(&self, items: &[Item]) -> Outcome {
+    async fn send_batch(&self, items: &[Item], is_repair: bool) -> Outcome {
         let mut body = Vec::new();
         write_batch(
             &mut body,
@@ -230,10 +270,12 @@ impl PeerTask {
                 .iter()
                 .map(|item| outgoing(item, &self.context.own_id)),
         );
-        let answer = match self
-            .post("peerreplication/batch/", "application/json", body)
-            .await
-        {
+        let mut path = String::from("peerreplication/batch/");
+        if is_repair {
+            path.push('?');
+            path.push_str(super::REPAIR);
+        }
+        let answer = match self.post(&path, "application/json", body).await {
             Ok(answer) => answer,
             Err(failure) => return Outcome::Failed(failure),
         };
@@ -338,6 +380,7 @@ impl PeerTask {
     async fn adopt(&self, draft: Draft) {
         let app = draft.app.to_string();
         match wire::validate(draft, &app, false) {
+            Ok(instance) if self.is_cancelled(&instance) => {}
             Ok(instance) => {
                 self.submit(adoption(instance)).await;
             }
@@ -346,6 +389,13 @@ impl PeerTask {
                 "cannot take over an instance of {app} from {}: {refusal}", self.name
             ),
         }
+    }
+
+    /// Whether that version, or a newer one, was cancelled meanwhile.
+    fn is_cancelled(&self, instance: &Instance) -> bool {
+        let state = self.context.log.published();
+        let stone = state.registry.tombstone(&instance.app, &instance.id());
+        stone.is_some_and(|s| s.is_cancelled && s.dirty >= instance.last_dirty_timestamp)
     }
 
     async fn submit(&self, commands: Vec<Command>) {
@@ -359,50 +409,49 @@ impl PeerTask {
         }
     }
 
-    /// Compares registries with a peer of our own kind and repairs both (design 4).
-    async fn compare(&self, sender: &mut Sender) {
-        if !matches!(sender.kind(), Kind::Ours { .. }) || sender.cursor().is_none() {
-            return;
+    /// Compares registries with a peer of our own kind and repairs both (design 4). True if there was
+    /// something to repair.
+    async fn compare(&self, sender: &mut Sender) -> bool {
+        match self.differences(sender).await {
+            Some(found) if !found.is_empty() => {
+                self.repair(sender, &found).await;
+                true
+            }
+            Some(_) | None => false,
         }
-        let (log, clock) = (self.context.log.clone(), self.context.clock.clone());
-        let lsn = log.published().lsn();
-        // While changes are on their way, differences are to be expected.
-        if sender.cursor().is_some_and(|cursor| cursor < lsn) || sender.is_failing() {
-            return;
+    }
+
+    async fn differences(&self, sender: &Sender) -> Option<super::Compared> {
+        let told = sender.cursor()?;
+        if !matches!(sender.kind(), Kind::Ours { .. }) || sender.is_failing() {
+            return None;
         }
-        let state = log.snapshot();
-        let Ok(ours) = tokio::task::spawn_blocking(move || Digests::of(&state.registry)).await
-        else {
-            return;
-        };
+        let state = self.context.log.snapshot();
+        let ours = tokio::task::spawn_blocking(move || Digests::of(&state.registry))
+            .await
+            .ok()?;
         let theirs = self
             .post(super::DIGEST_PATH, "application/json", to_json(&ours.root))
             .await;
         let theirs: Digests = match theirs {
-            Ok(answer) if answer.status == 200 => match serde_json::from_slice(&answer.body) {
-                Ok(digests) => digests,
-                Err(_) => return,
-            },
+            Ok(answer) if answer.status == 200 => serde_json::from_slice(&answer.body).ok()?,
             // 204: equal.
-            _ => return,
+            _ => return None,
         };
         let names = ours.differences(&theirs, COMPARE_APPS);
+        let moving = Moving::new(Some(told), self.context.clock.now().wall);
         let state = self.context.log.snapshot();
-        let question = Comparison::of(&state.registry, &names);
-        let Ok(answer) = self
+        let question = Comparison::of(&state.registry, &names, moving);
+        let answer = self
             .post(super::COMPARE_PATH, "application/json", to_json(&question))
             .await
-        else {
-            return;
-        };
-        let Ok(found) = serde_json::from_slice::<super::Compared>(&answer.body) else {
-            return;
-        };
-        let now = i64::try_from(clock.now().wall.0).unwrap_or(i64::MAX);
+            .ok()?;
+        serde_json::from_slice(&answer.body).ok()
+    }
+
+    async fn repair(&self, sender: &mut Sender, found: &super::Compared) {
+        let now = i64::try_from(self.context.clock.now().wall.0).unwrap_or(i64::MAX);
         let repaired = found.len();
-        if repaired == 0 {
-            return;
-        }
         sender.owe(
             found
                 .wanted
@@ -423,13 +472,17 @@ impl PeerTask {
                 Ok(list) => {
                     for draft in list.drafts {
                         let app = draft.app.to_string();
-                        if let Ok(instance) = wire::validate(draft, &app, false) {
-                            commands.extend(adoption(instance));
+                        match wire::validate(draft, &app, false) {
+                            Ok(instance) if !self.is_cancelled(&instance) => {
+                                commands.extend(lift(&instance));
+                                commands.extend(adoption(instance));
+                            }
+                            Ok(_) | Err(_) => {}
                         }
                     }
                 }
                 Err(error) => {
-                    warn!(peer.url = %self.name, %error, "{} sent a list that cannot be read: {error}", self.name)
+                    warn!(peer.url = %self.name, %error, "{} sent a list that cannot be read: {error}", self.name);
                 }
             }
         }
@@ -506,8 +559,13 @@ impl PeerTask {
     }
 }
 
+/// Whether changes can go out as they come. Otherwise they wait for the next try.
+fn is_well(sender: &Sender) -> bool {
+    !sender.is_failing() && *sender.kind() != Kind::Unknown
+}
+
 /// The commands that take over a newer instance.
-pub(super) fn adoption(instance: crate::registry::instance::Instance) -> Vec<Command> {
+pub(super) fn adoption(instance: Instance) -> Vec<Command> {
     let mut commands = Vec::new();
     let (app, id) = (instance.app.clone(), instance.id());
     let overridden = instance.overridden_status;
@@ -521,6 +579,16 @@ pub(super) fn adoption(instance: crate::registry::instance::Instance) -> Vec<Com
         });
     }
     commands
+}
+
+/// The command that lifts an override which a peer's newer state does not have.
+fn lift(instance: &Instance) -> Option<Command> {
+    (instance.overridden_status == Status::Unknown).then(|| Command::DeleteOverride {
+        app: instance.app.clone(),
+        id: instance.id(),
+        status: Some(instance.status),
+        dirty: None,
+    })
 }
 
 fn to_json(value: &impl serde::Serialize) -> Vec<u8> {

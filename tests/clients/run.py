@@ -98,11 +98,12 @@ def clients():
 
 
 # ---- install and build ----------------------------------------------------------------------------------------------
-def fingerprint(name, commands):
+def fingerprint(folder, commands):
     """Of all that a build is made of, so that it is made anew when and only when that has changed."""
     digest = hashlib.sha256(repr(commands).encode())
-    for path in sorted(p for p in (HERE / name).rglob("*") if p.is_file() and p.suffix != ".md"):
-        digest.update(f"{path.relative_to(HERE)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    files = (p for p in folder.rglob("*") if p.is_file() and p.suffix != ".md" and "target" not in p.relative_to(folder).parts)
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -114,7 +115,7 @@ def prepare(name, client):
         needs.install(needs.CLIENTS[name])
     except needs.Missing as e:
         return str(e)
-    build, want = build_dir(name), fingerprint(name, client.prepare)
+    build, want = build_dir(name), fingerprint(HERE / name, client.prepare)
     stamp = build / "built"
     if stamp.is_file() and stamp.read_text() == want:
         return None

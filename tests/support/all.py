@@ -10,13 +10,15 @@ usage: tests/all                          everything
   test [FILTER ...]    cargo test: unit, integration, model and crash tests
   golden [SUITE ...]   the recorded answers of the Java server, in both profiles (tests/golden/check.py --help)
   clients [NAME ...]   real clients against a running eurekad (tests/clients/run.py --help)
+  cluster [NAME ...]   clusters of processes, with the Java server among them (tests/cluster/run.py --help)
 
 for example:  tests/all fmt clippy      tests/all golden core delta      tests/all clients python spring
 
 It installs what the tests need: with apt-get when it runs as root, with pip, npm, go, mvn and cargo for the clients; what
-it cannot install it lists, and fails. eurekad is built once in release, for golden and clients, and once with
-assertions, for cargo's tests; clients are prepared meanwhile. Built and downloaded things and logs go to target/. EUREKAD_TEST_SERVER=COMMAND lets golden and
-clients check another server (EUREKAD_TEST_REFERENCE=1: it is the Java one).
+it cannot install it lists, and fails. eurekad is built once in release, for golden, clients and cluster, and
+once with assertions, for cargo's tests; the clients and the Java server are prepared meanwhile. Built and downloaded
+things and logs go to target/. EUREKAD_TEST_SERVER=COMMAND lets golden and clients check another server
+(EUREKAD_TEST_REFERENCE=1: it is the Java one).
 """
 import collections
 import os
@@ -34,7 +36,7 @@ import harness  # noqa: E402  (its folder is only now on the path)
 import needs  # noqa: E402
 
 TESTS = harness.ROOT / "tests"
-PARTS = ["fmt", "clippy", "doc", "policy", "test", "golden", "clients"]
+PARTS = ["fmt", "clippy", "doc", "policy", "test", "golden", "clients", "cluster"]
 CARGO_ENV = {"CARGO_TERM_COLOR": "never", "CARGO_INCREMENTAL": "0"}
 STEP_TIMEOUT_S = 3600
 
@@ -158,16 +160,25 @@ def part_clients(tally, names):
     counted(tally, "clients", clients_argv(names))
 
 
-class Preparation(threading.Thread):
-    """Installs and builds the clients while cargo is at work. Whatever fails here fails again, and is told, in their run."""
+def cluster_argv(names):
+    return [sys.executable, TESTS / "cluster" / "run.py", *names]
 
-    def __init__(self, names):
+
+def part_cluster(tally, names):
+    counted(tally, "cluster", cluster_argv(names))
+
+
+class Preparation(threading.Thread):
+    """Installs and builds what is not ours while cargo is at work. Whatever fails here fails again, and is told, in its run."""
+
+    def __init__(self, runners):
         super().__init__(daemon=True)
-        self.names = names
+        self.runners = runners
 
     def run(self):
-        subprocess.run([*map(str, clients_argv(self.names)), "--prepare"], stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for argv in self.runners:
+            subprocess.run([*map(str, argv), "--prepare"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 # ---- what to run ----------------------------------------------------------------------------------------------------
@@ -180,7 +191,7 @@ def parse(args):
         if arg in PARTS and not (current == "clients" and arg in needs.CLIENTS):
             current = arg
             chosen.setdefault(arg, [])
-        elif current in ("test", "golden", "clients"):
+        elif current in ("test", "golden", "clients", "cluster"):
             chosen[current].append(arg)
         else:
             sys.exit(f"tests/all: no such part: {arg}; there are {', '.join(PARTS)} (see tests/all --help)")
@@ -215,23 +226,25 @@ def main():
     os.environ["GOTOOLCHAIN"] = "local"
 
     preparation = None
-    if "clients" in chosen:
-        preparation = Preparation(chosen["clients"])
+    argv_of = {"clients": clients_argv, "cluster": cluster_argv}
+    runners = [argv(chosen[part]) for part, argv in argv_of.items() if part in chosen]
+    if runners:
+        preparation = Preparation(runners)
         preparation.start()
     # fmt first, since it answers at once; the build next, since most others want it
     if "fmt" in chosen:
         heading("fmt")
         timed(part_fmt, tally, [])
-    if set(chosen) & {"test", "golden", "clients"} and not (other_server() and "test" not in chosen):
+    if set(chosen) & {"test", "golden", "clients", "cluster"} and not (other_server() and not set(chosen) & {"test", "cluster"}):
         heading("build")
         timed(part_build, tally)
     functions = {"clippy": part_clippy, "doc": part_doc, "policy": part_policy, "test": part_test,
-                 "golden": part_golden, "clients": part_clients}
+                 "golden": part_golden, "clients": part_clients, "cluster": part_cluster}
     for part, function in functions.items():
         if part not in chosen:
             continue
-        if part in ("golden", "clients") and preparation and preparation.is_alive():
-            heading("waiting for the clients to be prepared")  # nothing else runs while answers are timed
+        if part in ("golden", "clients", "cluster") and preparation and preparation.is_alive():
+            heading("waiting for the clients and the Java server to be prepared")  # nothing else runs while answers are timed
             timed(preparation.join)
         heading(" ".join([part, *chosen[part]]))
         timed(function, tally, chosen[part])

@@ -44,6 +44,7 @@ PARTS = {
     "policy": ["cargo", "git"],
     "test": CARGO + ["strace"],
     "golden": CARGO,
+    "cluster": CARGO + ["java", "javac", "mvn"],
 }
 CLIENTS = {
     "python": ["venv"],
