@@ -17,7 +17,6 @@ use crate::clock::Clock;
 use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
 use crate::http::server::{ServerSettings, serve};
 use crate::http::{Api, Peering};
-use crate::registry::rules::{self, Rules};
 use crate::registry::self_preservation::{RenewalMeter, Settings};
 use crate::replication::state::PeerStates;
 use crate::replication::transport::Identity;
@@ -51,7 +50,11 @@ impl Node {
     /// The store cannot be used, or the port cannot be opened; the text says what to do.
     pub async fn start(mut config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let started = clock.now().mono;
-        let rules = Arc::new(rules_of(&config));
+        let rules = Arc::new(
+            config
+                .compatibility
+                .rules(config.registry.sync_when_timestamp_differs),
+        );
         let retention_ms = millis(config.registry.delta_retention);
 
         let options = store_options(&config);
@@ -355,46 +358,6 @@ fn protection_of(config: &Config) -> Settings {
         renewal_percent_threshold: registry.renewal_percent_threshold,
         expected_client_renewal_interval_secs: registry.expected_client_renewal_interval.as_secs(),
         max_protection_ms: millis(registry.max_protection_time),
-    }
-}
-
-/// The knobs of the configuration as the core knows them.
-fn rules_of(config: &Config) -> Rules {
-    let knobs = &config.compatibility;
-    Rules {
-        lease_expiry: match knobs.lease_expiry {
-            config::LeaseExpiry::Exact => rules::LeaseExpiry::Exact,
-            config::LeaseExpiry::Eureka => rules::LeaseExpiry::Eureka,
-        },
-        override_scope: match knobs.override_scope {
-            config::OverrideScope::Instance => rules::OverrideScope::Instance,
-            config::OverrideScope::Id => rules::OverrideScope::Id,
-        },
-        status_by_renewal: match knobs.status_by_renewal {
-            config::StatusByRenewal::Change => rules::StatusByRenewal::Change,
-            config::StatusByRenewal::Silent => rules::StatusByRenewal::Silent,
-        },
-        metadata_update: match knobs.metadata_update {
-            config::MetadataUpdate::Change => rules::MetadataUpdate::Change,
-            config::MetadataUpdate::ReRegister => rules::MetadataUpdate::Reregister,
-        },
-        same_status_override: match knobs.same_status_override {
-            config::SameStatusOverride::Stored => rules::SameStatusOverride::Stored,
-            config::SameStatusOverride::Ignored => rules::SameStatusOverride::Ignored,
-        },
-        override_lift: match knobs.override_lift {
-            config::OverrideLift::Reported => rules::OverrideLift::Reported,
-            config::OverrideLift::Unknown => rules::OverrideLift::Unknown,
-        },
-        unknown_override: match knobs.unknown_override {
-            config::UnknownOverride::Lift => rules::UnknownOverride::Lift,
-            config::UnknownOverride::Store => rules::UnknownOverride::Store,
-        },
-        thresholds: match knobs.thresholds {
-            config::Thresholds::Leases => rules::Thresholds::Leases,
-            config::Thresholds::Eureka => rules::Thresholds::Eureka,
-        },
-        sync_when_timestamp_differs: config.registry.sync_when_timestamp_differs,
     }
 }
 

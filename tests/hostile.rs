@@ -385,6 +385,23 @@ fn connections_that_dawdle_are_closed() {
     victim.assert_untouched();
 }
 
+#[test]
+fn a_slow_head_is_closed_while_an_idle_connection_may_wait() {
+    let mut victim = Victim::start(&[
+        "--eurekad.header-timeout=500ms",
+        "--eurekad.idle-timeout=10m",
+    ]);
+    let mut idle = victim.connect();
+    assert_eq!(idle.exchange(&victim.canary.renew()).unwrap().status, 200);
+    let mut half = victim.connect();
+    half.send(b"GET /eureka/apps HTTP/1.1\r\nHost: x\r\nX-A")
+        .unwrap();
+    assert!(is_let_go(&mut half), "half a head");
+    // By now it has been idle for longer than a head may take.
+    assert_eq!(idle.exchange(&victim.canary.renew()).unwrap().status, 200);
+    victim.assert_untouched();
+}
+
 /// Closed, perhaps with a 408 before it.
 fn is_let_go(connection: &mut Connection) -> bool {
     match connection.receive() {

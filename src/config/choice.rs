@@ -53,3 +53,19 @@ macro_rules! choice {
     };
 }
 pub(crate) use choice;
+
+/// Gives the words of an enum that is declared elsewhere: its [`Choice`].
+macro_rules! words {
+    ($name:ident { $($variant:ident = $word:literal),* $(,)? }) => {
+        impl $crate::config::choice::Choice for $name {
+            const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use words;

@@ -4,8 +4,12 @@
 //! Whoever decides something asks the knob, never the profile: the profile only sets defaults.
 
 use super::bind::Binder;
-use super::choice::choice;
+use super::choice::{choice, words};
 use super::property::Origin;
+use crate::registry::rules::{
+    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, Rules, SameStatusOverride,
+    StatusByRenewal, Thresholds, UnknownOverride,
+};
 
 choice! {
     /// `eurekad.profile`: which defaults the knobs of [`Compatibility`] have.
@@ -17,75 +21,15 @@ choice! {
     }
 }
 
-choice! {
-    /// `eurekad.lease-expiry`: how long a lease lives after a renewal.
-    LeaseExpiry {
-        /// Its duration.
-        Exact = "exact",
-        /// Twice its duration, and `lastRenewalTimestamp` lies one duration in the future.
-        Eureka = "eureka",
-    }
-}
-
-choice! {
-    /// `eurekad.override-scope`: what an operator's status belongs to.
-    OverrideScope {
-        /// One instance of one application.
-        Instance = "instance",
-        /// An instance id, whatever the application.
-        Id = "id",
-    }
-}
-
-choice! {
-    /// `eurekad.status-by-renewal`: what happens when a renewal brings another effective status.
-    StatusByRenewal {
-        /// It is a change like any other: in the delta, in the caches, at the peers.
-        Change = "change",
-        /// The instance shows it, and no delta tells of it.
-        Silent = "silent",
-    }
-}
-
-choice! {
-    /// `eurekad.metadata-update`: what `PUT .../metadata` does besides the metadata.
-    MetadataUpdate {
-        /// Nothing but moving the dirty timestamp.
-        Change = "change",
-        /// It registers the instance anew: new lease, new `registrationTimestamp`.
-        ReRegister = "re-register",
-    }
-}
-
-choice! {
-    /// `eurekad.same-status-override`: an override to the status that an instance has already.
-    SameStatusOverride {
-        /// Kept: an operator's word counts.
-        Stored = "stored",
-        /// Forgotten at once.
-        Ignored = "ignored",
-    }
-}
-
-choice! {
-    /// `eurekad.override-lift`: the status after an override was deleted without a value.
-    OverrideLift {
-        /// The status that the instance last reported.
-        Reported = "reported",
-        /// UNKNOWN, until the instance registers again.
-        Unknown = "unknown",
-    }
-}
-
-choice! {
-    /// `eurekad.unknown-override`: what `PUT .../status?value=UNKNOWN` means.
-    UnknownOverride {
-        /// The override is lifted.
-        Lift = "lift",
-        /// UNKNOWN is stored as the override.
-        Store = "store",
-    }
-}
+// The rules of the core, by the words of their settings; what each means stands with the rule.
+words!(LeaseExpiry { Exact = "exact", Eureka = "eureka" });
+words!(OverrideScope { Instance = "instance", Id = "id" });
+words!(StatusByRenewal { Change = "change", Silent = "silent" });
+words!(MetadataUpdate { Change = "change", Reregister = "re-register" });
+words!(SameStatusOverride { Stored = "stored", Ignored = "ignored" });
+words!(OverrideLift { Reported = "reported", Unknown = "unknown" });
+words!(UnknownOverride { Lift = "lift", Store = "store" });
+words!(Thresholds { Leases = "leases", Eureka = "eureka" });
 
 choice! {
     /// `eurekad.decoder`: how request bodies are read.
@@ -134,16 +78,6 @@ choice! {
         BadRequest = "400",
         /// 500 Internal Server Error.
         ServerError = "500",
-    }
-}
-
-choice! {
-    /// `eurekad.thresholds`: how the expected renewals are counted.
-    Thresholds {
-        /// The sum over the leases that exist, each by its own interval.
-        Leases = "leases",
-        /// A counter of clients with one phantom, moved by registrations and the 15-minute timer.
-        Eureka = "eureka",
     }
 }
 
@@ -206,6 +140,21 @@ pub struct Compatibility {
 }
 
 impl Compatibility {
+    /// The knobs that are rules of the core.
+    pub fn rules(&self, sync_when_timestamp_differs: bool) -> Rules {
+        Rules {
+            lease_expiry: self.lease_expiry,
+            override_scope: self.override_scope,
+            status_by_renewal: self.status_by_renewal,
+            metadata_update: self.metadata_update,
+            same_status_override: self.same_status_override,
+            override_lift: self.override_lift,
+            unknown_override: self.unknown_override,
+            thresholds: self.thresholds,
+            sync_when_timestamp_differs,
+        }
+    }
+
     /// The knobs as a profile sets them.
     pub fn of(profile: Profile) -> Self {
         match profile {
@@ -235,7 +184,7 @@ impl Compatibility {
                 lease_expiry: LeaseExpiry::Eureka,
                 override_scope: OverrideScope::Id,
                 status_by_renewal: StatusByRenewal::Silent,
-                metadata_update: MetadataUpdate::ReRegister,
+                metadata_update: MetadataUpdate::Reregister,
                 same_status_override: SameStatusOverride::Ignored,
                 override_lift: OverrideLift::Unknown,
                 unknown_override: UnknownOverride::Store,

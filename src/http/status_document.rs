@@ -99,7 +99,12 @@ impl Api {
         let (available, unavailable): (Vec<_>, Vec<_>) =
             states.iter().partition(|(_, state)| state.is_reachable);
         let with_commas = |peers: &[(&String, &PeerState)]| {
-            peers.iter().map(|(url, _)| format!("{url},")).collect()
+            let mut text = String::new();
+            for (url, _) in peers {
+                text.push_str(url);
+                text.push(',');
+            }
+            text
         };
         let registered: Vec<&str> = states.keys().map(String::as_str).collect();
         vec![

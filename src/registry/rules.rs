@@ -17,7 +17,7 @@ pub struct Rules {
     pub sync_when_timestamp_differs: bool,
 }
 
-/// When a lease is over.
+/// When a lease is over (`eurekad.lease-expiry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseExpiry {
     /// One duration after the last renewal.
@@ -26,7 +26,7 @@ pub enum LeaseExpiry {
     Eureka,
 }
 
-/// What an override belongs to.
+/// What an override belongs to (`eurekad.override-scope`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverrideScope {
     /// One instance of one application.
@@ -35,7 +35,7 @@ pub enum OverrideScope {
     Id,
 }
 
-/// What a renewal that changes the effective status is.
+/// What a renewal that changes the effective status is (`eurekad.status-by-renewal`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusByRenewal {
     /// A change like any other.
@@ -44,7 +44,7 @@ pub enum StatusByRenewal {
     Silent,
 }
 
-/// What putting metadata does besides.
+/// What putting metadata does besides (`eurekad.metadata-update`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataUpdate {
     /// Nothing: metadata and dirty timestamp change.
@@ -53,7 +53,7 @@ pub enum MetadataUpdate {
     Reregister,
 }
 
-/// Setting the status that an instance has already.
+/// Setting the status that an instance has already (`eurekad.same-status-override`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameStatusOverride {
     /// Stores the override: an operator's word is kept.
@@ -62,7 +62,7 @@ pub enum SameStatusOverride {
     Ignored,
 }
 
-/// The status after an override is lifted without a value.
+/// The status after an override is lifted without a value (`eurekad.override-lift`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverrideLift {
     /// What the instance reported last.
@@ -71,7 +71,7 @@ pub enum OverrideLift {
     Unknown,
 }
 
-/// Setting the override UNKNOWN.
+/// Setting the override UNKNOWN (`eurekad.unknown-override`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownOverride {
     /// Lifts the override.
@@ -80,7 +80,7 @@ pub enum UnknownOverride {
     Store,
 }
 
-/// How many renewals are expected.
+/// How many renewals are expected (`eurekad.thresholds`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thresholds {
     /// The sum over the leases that exist, each by its own interval.

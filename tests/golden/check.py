@@ -73,15 +73,20 @@ def check_profile(server, profile, names):
 
 
 def check_lists():
-    """Every line of the lists of differences names a case that there is, and a reason."""
+    """Every line of the lists of differences names a case that there is, and a reason that begins with the tag of a row
+    of the README's table."""
+    readme = (harness.ROOT / "README.md").read_text()
     ids = [c["id"] for f in (HERE / "cases").glob("*.json") for s in json.loads(f.read_text())["scenarios"]
            for c in s["cases"]]
     problems = []
     for profile in PROFILES:
         for line in differ_file(profile).read_text().splitlines():
             pattern, _, reason = (part.strip() for part in line.partition("#"))
-            if pattern and not reason:
-                problems.append(f"{profile}: {pattern} has no reason")
+            tag = re.match(r"\[([a-z0-9-]+)\] \S", reason)
+            if pattern and not tag:
+                problems.append(f"{profile}: {pattern} has no reason of the form '[tag] why'")
+            if tag and f"`{tag.group(1)}`" not in readme:
+                problems.append(f"{profile}: {pattern} is for `{tag.group(1)}`, which the README does not tell of")
             if pattern and not any(fnmatch.fnmatch(i, pattern) for i in ids):
                 problems.append(f"{profile}: {pattern} matches no case")
     print("\n     ".join([f"{'FAIL' if problems else 'PASS'} golden lists of differences"] + problems))

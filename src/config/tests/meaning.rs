@@ -1,6 +1,7 @@
 //! What settings mean together: profiles and knobs, defaults, the own instance, peers.
 
 use super::*;
+use crate::registry::rules::{LeaseExpiry, OverrideScope};
 
 #[test]
 fn the_profile_sets_every_knob_and_a_knob_alone_wins() {
