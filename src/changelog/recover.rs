@@ -14,10 +14,13 @@ use crate::types::{Lsn, Millis, Now};
 /// Records read from the store at a time; bounds the memory of a replay.
 const CHUNK_RECORDS: usize = 4096;
 const CHUNK_BYTES: usize = 16 << 20;
-/// Most records that are looked through for what was removed lately.
-const TOMBSTONE_RECORDS_MAX: usize = 500_000;
-/// Most entries that a recovered delta window takes over.
-const DELTA_RECORDS_MAX: usize = 200_000;
+/// Most records that are looked through for what was removed lately: a restart must not take as
+/// long as the last hour was busy.
+const TOMBSTONE_RECORDS_MAX: usize = 20_000;
+/// Least room for entries that a recovered delta window takes over. Beyond it, and beyond a quarter
+/// of the registry, the window is cut: a delta would be no shorter than the registry, and a client
+/// that polled before it fetches in full, as its hash code tells it to.
+const DELTA_RECORDS_MIN: usize = 20_000;
 
 /// A state that is ready to be served, and the store behind it.
 #[derive(Debug)]
@@ -71,8 +74,10 @@ pub fn recover(
         registry.restored_at(last);
     }
     restore_tombstones(&mut registry, reader, opened.last_lsn, checkpoint_lsn)?;
+    let most = usize::try_from(registry.len() / 4).unwrap_or(usize::MAX);
     let delta = delta_window(
         reader,
+        most.max(DELTA_RECORDS_MIN),
         opened.last_lsn,
         opened.last_alive,
         delta_retention_ms,
@@ -174,6 +179,7 @@ fn restore_tombstones(
 /// entries, so that a client which polls again goes on with deltas.
 fn delta_window(
     reader: &dyn LogReader,
+    at_most: usize,
     last: Lsn,
     last_alive: Millis,
     retention_ms: u64,
@@ -182,7 +188,7 @@ fn delta_window(
     let mut newest_first: Vec<Arc<Record>> = Vec::new();
     let mut upto = last;
     let mut end = last_alive;
-    'window: while upto > Lsn::ZERO && newest_first.len() < DELTA_RECORDS_MAX {
+    'window: while upto > Lsn::ZERO && newest_first.len() < at_most {
         let chunk = reader.read_back(upto, CHUNK_RECORDS, CHUNK_BYTES)?;
         let Some(oldest) = chunk.last() else { break };
         upto = Lsn(oldest.lsn.0.saturating_sub(1));

@@ -30,7 +30,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -58,9 +57,6 @@ pub const RENEWALS_PATH: &str = "eurekad/renewals";
 pub const DIGEST_PATH: &str = "eurekad/digest";
 /// Below a peer's base URL: a comparison of applications.
 pub const COMPARE_PATH: &str = "eurekad/compare";
-
-/// Requests of a comparison that may wait for a peer's task.
-const OWED_QUEUE: usize = 16;
 
 /// What the tasks of all peers share.
 #[derive(Debug)]
@@ -231,13 +227,11 @@ async fn run_peer(
         warn!(peer.url = %name, "{name}: peers over https are not supported yet");
         return;
     }
-    let (_owe, owed) = mpsc::channel(OWED_QUEUE);
     let states = context.states.clone();
     let task = PeerTask {
         context,
         url,
         name: name.clone(),
-        owed,
         stop: stop.clone(),
         patience: AtomicU64::new(0),
     };

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -45,15 +44,11 @@ const PATIENCE_MAX: Duration = Duration::from_secs(5);
 /// Applications compared in one step.
 const COMPARE_APPS: usize = 200;
 
-/// Keys that the peer should be told of, from a comparison that it asked for.
-pub(super) type Owed = Vec<(AppName, InstanceId)>;
-
 pub(super) struct PeerTask {
     pub(super) context: Arc<Context>,
     pub(super) url: ServiceUrl,
     /// The URL without credentials: its name in logs, states and the store.
     pub(super) name: String,
-    pub(super) owed: mpsc::Receiver<Owed>,
     pub(super) stop: CancellationToken,
     /// How long an answer is waited for at present, ms.
     pub(super) patience: AtomicU64,
@@ -69,7 +64,7 @@ enum Found {
 }
 
 impl PeerTask {
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(self) {
         let now = self.context.clock.now();
         let mut sender = Sender::new(self.load_cursor().await, now.mono);
         sender.recovered_at(self.context.recovered);
@@ -123,7 +118,6 @@ impl PeerTask {
                             }
                             tokio::time::sleep(GATHER).await;
                         }
-                        Some(owed) = self.owed.recv() => sender.owe(owed),
                         _ = compare.tick() => {
                             if self.compare(&mut sender).await {
                                 compare.reset_after(COMPARE_SOON);
