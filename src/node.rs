@@ -232,7 +232,9 @@ impl Node {
         loop {
             let state = health.borrow_and_update().clone();
             match state {
-                StoreHealth::Failed(reason) if self.on_failure == OnStoreFailure::Exit => {
+                StoreHealth::Failed(reason)
+                    if self.on_failure == OnStoreFailure::Exit || self.log.has_ended() =>
+                {
                     return reason;
                 }
                 StoreHealth::Closed => return "the change log's writer has ended".into(),
@@ -320,14 +322,23 @@ fn reads_open_at(config: &Config, facts: &Facts, now: Millis) -> Millis {
 fn store_options(config: &Config) -> StoreOptions {
     let settings = &config.store;
     StoreOptions {
-        history_max_age_ms: millis(settings.history_max_age),
-        history_max_bytes: settings.history_max_bytes,
+        // Zero stands for no bound.
+        history_max_age_ms: match millis(settings.history_max_age) {
+            0 => u64::MAX,
+            age => age,
+        },
+        history_max_bytes: match settings.history_max_bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        },
         lock_wait_ms: millis(settings.lock_wait),
+        min_free_bytes: settings.min_free_bytes,
         on_damage: match settings.on_damage {
             // Moving aside by itself takes peers to copy from.
             OnDamagedStore::Auto if config.peers.has_peers() => OnDamage::MoveAside,
             OnDamagedStore::Refuse | OnDamagedStore::Auto => OnDamage::Refuse,
             OnDamagedStore::MoveAside => OnDamage::MoveAside,
+            OnDamagedStore::KeepRest => OnDamage::KeepRest,
         },
         ..StoreOptions::new(&settings.data_dir)
     }

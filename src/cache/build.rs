@@ -163,11 +163,12 @@ impl Builder {
         list(format, detail, VIP_VERSION, &hash, listed)
     }
 
-    /// The delta: entries and hash code from one position; its version is that position, so that it
-    /// moves whenever the content does, restarts included.
+    /// The delta: entries and hash code from one position; its version is that position, counted
+    /// from 1 as in the original, so that it moves whenever something new is told, restarts
+    /// included.
     fn delta(&self, format: Format, detail: Detail, state: &Published) -> Vec<u8> {
         let registry = &state.registry;
-        let version = registry.visible_lsn().0.max(1).to_string();
+        let version = registry.visible_lsn().0.saturating_add(1).to_string();
         let net: Vec<(AppName, Vec<LeaseImage>)> = state.delta.net(registry);
         let listed = net
             .iter()

@@ -83,7 +83,8 @@ impl Fragments {
             detail,
             is_gzip,
         };
-        let is_stale = |fragment: &Arc<Fragment>| fragment.lsn < app.lsn();
+        // A newer one would not do either: the head's hash code is of this state.
+        let is_stale = |fragment: &Arc<Fragment>| fragment.lsn != app.lsn();
         let entry = self.cache.entry(key).or_insert_with_if(
             || {
                 let mut text = Vec::with_capacity(app.len() * 1280);

@@ -8,6 +8,8 @@
 
 mod maintenance;
 mod recover;
+#[cfg(test)]
+pub(crate) mod tests;
 mod writer;
 
 use std::sync::Arc;
@@ -157,6 +159,11 @@ impl ChangeLog {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Whether the writer has ended, closed or by a panic: nothing is stored any more.
+    pub fn has_ended(&self) -> bool {
+        self.jobs.is_closed()
+    }
+
     /// Changes since the start.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
@@ -192,7 +199,8 @@ impl ChangeLog {
         let context = Context {
             now: self.clock.now(),
             is_replication,
-            expiration_enabled: renewal.dirty.is_some() && self.expiration_enabled(&state.registry),
+            // Renewals do not ask: an expired lease that is still there can be renewed.
+            expiration_enabled: false,
         };
         let decision = state.registry.decide_renewal(app, id, renewal, &context);
         if !decision.changes.is_empty() {

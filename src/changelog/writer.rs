@@ -11,7 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
 use super::recover::replay;
-use super::{ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable};
+use super::{
+    ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable, write_checkpoint,
+};
 use crate::registry::change::{ChangeKind, Record};
 use crate::registry::command::{Context, Reply};
 use crate::store::{Durability, LogStore, Opened, StoreError};
@@ -55,6 +57,9 @@ struct Writer {
     settings: WriterSettings,
     /// `None` while the store has failed.
     store: Option<Box<dyn LogStore>>,
+    /// The store that failed, until it is let go: readers still hold its other side, and with it
+    /// the directory.
+    failed: Option<Box<dyn LogStore>>,
     /// The state with everything that was decided; ahead of what is published within a batch only.
     state: Published,
     /// Acknowledged records that are not committed yet (`interval` durability).
@@ -73,6 +78,7 @@ pub(super) fn spawn(
         log,
         settings,
         store: Some(store),
+        failed: None,
         state,
         uncommitted: Vec::new(),
         ticks_until_reopen: 0,
@@ -243,10 +249,13 @@ impl Writer {
             return Err(self.fail(&error));
         }
         if self.settings.durability.is_none() {
+            let before = self.uncommitted.len();
             self.uncommitted.extend(batch.records.iter().cloned());
             if self.uncommitted.len() >= UNCOMMITTED_MAX
                 && let Err(error) = self.commit_open()
             {
+                // This batch is refused: it must not be appended again later.
+                self.uncommitted.truncate(before);
                 return Err(self.fail(&error));
             }
         }
@@ -254,12 +263,14 @@ impl Writer {
         Ok(())
     }
 
-    /// A store that failed once is never written to again (design 2): it is dropped, and opened
-    /// anew at a later tick.
+    /// A store that failed once is never written to again (design 2): it is let go, and opened anew
+    /// at a later tick, since either may take its time.
     fn fail(&mut self, error: &StoreError) -> Unavailable {
         let reason = describe(error);
         error!(%reason, "the change log cannot be written, changes are refused: {reason}");
-        self.store = None;
+        if let Some(store) = self.store.take() {
+            self.failed = Some(store);
+        }
         self.ticks_until_reopen = REOPEN_TICKS;
         self.log
             .health
@@ -374,6 +385,7 @@ impl Writer {
     /// has not is appended again.
     fn reopen(&mut self) {
         self.ticks_until_reopen = REOPEN_TICKS;
+        self.let_go_of_failed();
         let reopened = (self.settings.opener)().and_then(|opened| self.reconcile(opened));
         match reopened {
             Ok(()) => {
@@ -388,21 +400,33 @@ impl Writer {
         }
     }
 
+    fn let_go_of_failed(&mut self) {
+        if let Some(store) = self.failed.take()
+            && let Err(error) = store.close(self.log.clock.now().wall)
+        {
+            let reason = describe(&error);
+            warn!(%reason, "letting go of the store that failed: {reason}");
+        }
+    }
+
     fn reconcile(&mut self, opened: Opened) -> Result<(), StoreError> {
         let mut store = opened.store;
-        let mono = self.log.clock.now().mono;
+        let now = self.log.clock.now();
         let reader = opened.reader;
-        let before = self.state.lsn();
-        replay(
-            &mut self.state.registry,
-            &*reader,
-            opened.last_lsn,
-            mono,
-            &mut |_, _| {},
-        )?;
-        if self.state.lsn() > before {
+        // On a copy, so that a failure halfway leaves no trace.
+        let mut state = self.state.clone();
+        let before = state.lsn();
+        if opened.last_lsn > before {
+            let registry = &mut state.registry;
+            replay(
+                registry,
+                &*reader,
+                opened.last_lsn,
+                now.mono,
+                &mut |_, _| {},
+            )?;
             for record in reader.read(before.next(), usize::MAX, usize::MAX)? {
-                self.state.delta.push(&record, mono);
+                state.delta.push(&record, now.mono);
             }
         }
         let missing: Vec<Arc<Record>> = self
@@ -411,10 +435,25 @@ impl Writer {
             .filter(|r| r.lsn > opened.last_lsn)
             .cloned()
             .collect();
-        if !missing.is_empty() {
+        let mut stored = opened.last_lsn;
+        if let (Some(first), Some(last)) = (missing.first(), missing.last())
+            && first.lsn == opened.next_lsn
+        {
             store.append(&missing)?;
             store.commit(Durability::Disk)?;
+            stored = last.lsn;
         }
+        // Positions that the store has left out are not given out again.
+        if state.lsn().next() < opened.next_lsn {
+            let last = Lsn(opened.next_lsn.0.saturating_sub(1));
+            state.registry.restored_at(last);
+        }
+        if stored < before {
+            // The disk lost what had been acknowledged; the state still has it.
+            warn!(%stored, %before, "records behind LSN {stored} are gone, a checkpoint replaces them");
+            write_checkpoint(&reader, &state, now.wall)?;
+        }
+        self.state = state;
         self.uncommitted.clear();
         self.store = Some(store);
         self.log.reader.store(Arc::new(reader));
@@ -423,13 +462,26 @@ impl Writer {
     }
 
     fn close(&mut self) -> Result<(), String> {
-        let committed = self.commit_open();
-        let now = self.log.clock.now().wall;
-        let closed = match self.store.take() {
-            Some(store) => store.close(now),
-            None => Ok(()),
+        self.let_go_of_failed();
+        if self.store.is_none() && !self.uncommitted.is_empty() {
+            // The last chance for what was acknowledged before it was safe.
+            self.reopen();
+        }
+        let Some(store) = self.store.take() else {
+            return match self.uncommitted.len() {
+                0 => Ok(()),
+                lost => Err(format!(
+                    "{lost} acknowledged changes were not stored: {}",
+                    self.failure()
+                )),
+            };
         };
-        committed.and(closed).map_err(|error| describe(&error))
+        // Closing commits to the disk.
+        let closed = store.close(self.log.clock.now().wall);
+        if closed.is_ok() {
+            self.uncommitted.clear();
+        }
+        closed.map_err(|error| describe(&error))
     }
 }
 

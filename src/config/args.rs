@@ -180,7 +180,7 @@ Durability:
   eurekad.history-max-age                           0 = no bound [7d]
   eurekad.history-max-bytes                         0 = no bound [2GiB]
   eurekad.on-store-failure                          degrade | exit [degrade]
-  eurekad.on-damaged-store                          auto | refuse | move-aside [auto]
+  eurekad.on-damaged-store                          auto | refuse | move-aside | keep-rest [auto]
 
 Registry:
   eureka.server.enable-self-preservation            [true]

@@ -49,6 +49,8 @@ choice! {
         Refuse = "refuse",
         /// Move it aside and start empty.
         MoveAside = "move-aside",
+        /// Keep what can be read and go on without what was lost.
+        KeepRest = "keep-rest",
     }
 }
 
@@ -73,6 +75,8 @@ pub struct StoreConfig {
     pub on_damage: OnDamagedStore,
     /// `eurekad.store-lock-wait`: how long to wait for another process to leave the directory.
     pub lock_wait: Duration,
+    /// `eurekad.store-min-free`: free space on the disk below which the store is not opened, bytes.
+    pub min_free_bytes: u64,
 }
 
 impl Default for StoreConfig {
@@ -87,6 +91,7 @@ impl Default for StoreConfig {
             on_failure: OnStoreFailure::default(),
             on_damage: OnDamagedStore::default(),
             lock_wait: Duration::from_secs(5),
+            min_free_bytes: 256 << 20,
         }
     }
 }
@@ -181,6 +186,7 @@ impl StoreConfig {
             on_failure: b.choice("eurekad.on-store-failure", d.on_failure),
             on_damage: b.choice("eurekad.on-damaged-store", d.on_damage),
             lock_wait: b.duration(&["eurekad.store-lock-wait"], Unit::Millis, d.lock_wait),
+            min_free_bytes: b.large_size("eurekad.store-min-free", d.min_free_bytes),
         }
     }
 }

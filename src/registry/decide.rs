@@ -145,7 +145,7 @@ impl Registry {
                 .changes
                 .push(self.status_restored(lease, status, context));
         }
-        self.compare_versions(lease, renewal, context, &mut decision);
+        self.compare_versions(lease, renewal, context.is_replication, &mut decision);
         decision
     }
 
@@ -169,43 +169,43 @@ impl Registry {
         )
     }
 
-    /// The table of `protocol.md` 1.8; the lease is renewed in every row of it.
+    /// The table of `protocol.md` 1.8; the lease is renewed in every row of it. Whether it had
+    /// expired plays no part: the renewal comes first and brings it back.
     fn compare_versions(
         &self,
         lease: &Arc<Lease>,
         renewal: Renewal,
-        context: &Context,
+        is_replication: bool,
         decision: &mut Decision,
     ) {
         let Some(theirs) = renewal.dirty else { return };
         let instance = lease.instance();
         let ours = instance.last_dirty_timestamp;
-        let is_hidden = context.expiration_enabled && lease.is_expired(context.now.mono, 0);
-        if theirs == ours || !self.rules.sync_when_timestamp_differs || is_hidden {
+        if theirs == ours || !self.rules.sync_when_timestamp_differs {
             return;
         }
         if theirs > ours {
             decision.reply = Reply::SenderIsNewer;
             let overridden = renewal.overridden.filter(|s| *s != Status::Unknown);
-            if let Some(status) = overridden.filter(|_| context.is_replication)
+            if let Some(status) = overridden.filter(|_| is_replication)
                 && self.override_of(&instance.app, &instance.id()) != Some(status)
             {
-                decision.changes.push(self.override_stored(lease, status));
+                // On top of a status that the same renewal restored.
+                let restored = decision.changes.last().and_then(|c| c.lease.clone());
+                let image = restored.unwrap_or_else(|| lease.to_image());
+                decision.changes.push(self.override_stored(image, status));
             }
-        } else if context.is_replication {
+        } else if is_replication {
             decision.reply = Reply::Conflict(lease.clone());
         }
     }
 
     /// "Store override if required" (`protocol.md` 3.6): the status follows at the next renewal.
-    fn override_stored(&self, lease: &Lease, status: Status) -> Change {
+    fn override_stored(&self, mut image: LeaseImage, status: Status) -> Change {
         let is_visible = self.rules.status_by_renewal == StatusByRenewal::Change;
-        let mut instance = (**lease.instance()).clone();
+        let mut instance = (*image.instance).clone();
         instance.overridden_status = status;
-        let image = LeaseImage {
-            instance: Arc::new(instance),
-            ..lease.to_image()
-        };
+        image.instance = Arc::new(instance);
         change_of(
             ChangeKind::OverrideStored,
             image,
@@ -328,10 +328,15 @@ impl Registry {
         };
         raise_dirty(&mut instance, dirty);
         mark_modified(&mut instance, context);
-        let image = LeaseImage {
-            instance: Arc::new(instance),
-            ..lease.to_image()
-        };
+        let mut image = lease.to_image();
+        // The original leaves this to the re-registration that it forces.
+        if self.rules.override_lift == OverrideLift::Reported
+            && instance.status == Status::Up
+            && image.service_up_at == Millis::ZERO
+        {
+            image.service_up_at = context.now.wall;
+        }
+        image.instance = Arc::new(instance);
         let effect = OverrideEffect::Remove;
         decision
             .changes

@@ -21,7 +21,7 @@ pub mod rules;
 pub mod self_preservation;
 pub mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tombstones;
 mod vips;
 
@@ -364,10 +364,11 @@ impl Registry {
     fn put(&mut self, app: &AppName, id: &InstanceId, lease: &Arc<Lease>, visible: bool) {
         self.count(lease, true);
         let mut application = self.apps.get(app).cloned().unwrap_or_default();
-        if visible {
-            application.lsn = lease.lsn;
-        }
         let lsn = lease.lsn;
+        if visible {
+            // A checkpoint comes in the order of names, not of positions.
+            application.lsn = application.lsn.max(lsn);
+        }
         let previous = application.leases.insert(id.clone(), lease.clone());
         self.apps.insert(app.clone(), application);
         if let Some(previous) = &previous {

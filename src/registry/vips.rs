@@ -59,7 +59,7 @@ impl VipIndex {
                 let count = entry.apps.get(app).copied().unwrap_or(0);
                 entry.apps.insert(app.clone(), count + 1);
                 if visible {
-                    entry.lsn = lsn;
+                    entry.lsn = entry.lsn.max(lsn);
                 }
                 index.insert(address.into(), entry);
             }
@@ -79,7 +79,7 @@ impl VipIndex {
                     }
                 }
                 if visible {
-                    entry.lsn = lsn;
+                    entry.lsn = entry.lsn.max(lsn);
                 }
                 if entry.apps.is_empty() {
                     index.remove(address);

@@ -31,13 +31,13 @@ pub(super) struct Database {
     path: PathBuf,
 }
 
-/// Shorthand for damage that only a new start or a repair mends.
+/// Shorthand for damage that only the operator can decide about.
 pub(super) fn damaged(place: impl Into<String>, cause: impl Into<String>) -> StoreError {
     StoreError::Damaged {
         place: place.into(),
         cause: cause.into(),
-        way_out: "set eurekad.on-damaged-store=move-aside to begin anew from the peers, or run \
-                  `eurekad store repair` to keep what is left"
+        way_out: "start once with --eurekad.on-damaged-store=keep-rest to keep what can be read, or \
+                  with =move-aside to begin anew"
             .into(),
     }
 }

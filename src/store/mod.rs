@@ -69,8 +69,8 @@ pub enum OnDamage {
     /// Move everything into `<dir>/quarantine-<time>` and start an empty store behind the lost
     /// LSNs, as a new incarnation that has to be filled from the peers.
     MoveAside,
-    /// Keep what can still be read and go on behind the lost LSNs, as a new incarnation. For the
-    /// operator's `store repair`; only a log that cannot be read at all is moved aside.
+    /// Keep what can still be read and go on behind the lost LSNs, as a new incarnation. Only a log
+    /// that cannot be read at all is moved aside.
     KeepRest,
 }
 

@@ -14,8 +14,8 @@ usage: tests/all                          everything
 for example:  tests/all fmt clippy      tests/all golden core delta      tests/all clients python spring
 
 It installs what the tests need: with apt-get when it runs as root, with pip, npm, go, mvn and cargo for the clients; what
-it cannot install it lists, and fails. eurekad is built once, in release, and all parts use that build; clients are
-prepared meanwhile. Built and downloaded things and logs go to target/. EUREKAD_TEST_SERVER=COMMAND lets golden and
+it cannot install it lists, and fails. eurekad is built once in release, for golden and clients, and once with
+assertions, for cargo's tests; clients are prepared meanwhile. Built and downloaded things and logs go to target/. EUREKAD_TEST_SERVER=COMMAND lets golden and
 clients check another server (EUREKAD_TEST_REFERENCE=1: it is the Java one).
 """
 import collections
@@ -98,12 +98,12 @@ def part_build(tally):
 
 
 def part_clippy(tally, _names):
-    argv = ["cargo", "clippy", "--release", "--locked", "--all-targets", "--", "-D", "warnings"]
+    argv = ["cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings"]
     tally.one("clippy", run(argv)[0] == 0)
 
 
 def part_doc(tally, _names):
-    argv = ["cargo", "doc", "--release", "--locked", "--no-deps", "--document-private-items"]
+    argv = ["cargo", "doc", "--locked", "--no-deps", "--document-private-items"]
     tally.one("doc", run(argv, {"RUSTDOCFLAGS": "-D warnings"})[0] == 0)
 
 
@@ -114,7 +114,7 @@ def part_policy(tally, _names):
 
 
 def part_test(tally, names):
-    argv = ["cargo", "test", "--release", "--locked", "--no-fail-fast"]
+    argv = ["cargo", "test", "--locked", "--no-fail-fast"]
     status, out = run(argv + ["--", *names] if names else argv)
     counts = re.findall(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", out, re.M)
     passed, failed, ignored = (sum(map(int, column)) for column in zip(*counts)) if counts else (0, 0, 0)
@@ -207,7 +207,7 @@ def main():
     names = needed(chosen)
     try:
         needs.check(names)
-        needs.install([n for n in names if n in needs.CARGO])  # the rest while cargo works
+        needs.install([n for n in names if n in needs.PARTS["test"]])  # the rest while cargo works
     except needs.Missing as e:
         print(f"missing:\n{e}\n\n0 passed, 1 failed")
         return 1

@@ -29,6 +29,7 @@ PROGRAMS = {
     "cc": (lambda: shutil.which("cc"), "build-essential"),
     "make": (lambda: shutil.which("make"), "build-essential"),
     "curl": (lambda: shutil.which("curl"), "curl"),
+    "strace": (lambda: shutil.which("strace"), "strace"),
     "venv": (lambda: _runs(["python3", "-c", "import ensurepip, venv"]), "python3-venv"),
     "prometheus": (lambda: shutil.which("prometheus"), "prometheus"),
     "victoria-metrics": (lambda: shutil.which("victoria-metrics"), "victoria-metrics"),
@@ -41,7 +42,7 @@ PARTS = {
     "clippy": CARGO + ["clippy"],
     "doc": CARGO,
     "policy": ["cargo", "git"],
-    "test": CARGO,
+    "test": CARGO + ["strace"],
     "golden": CARGO,
 }
 CLIENTS = {

@@ -32,6 +32,7 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.on-store-failure"),
     honoured("eurekad.on-damaged-store"),
     honoured("eurekad.store-lock-wait"),
+    honoured("eurekad.store-min-free"),
     honoured("eurekad.max-body-bytes"),
     honoured("eurekad.max-batch-bytes"),
     honoured("eurekad.max-nesting-depth"),

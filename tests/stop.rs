@@ -1,0 +1,200 @@
+//! How the program begins and ends: what is under way at SIGTERM is finished, what was acknowledged
+//! is there at the next start, and nobody is answered before the log has been replayed.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests read the environment and wait on the system's clock"
+)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use support::http::request;
+use support::{Connection, Listing, Registration, Server, wait_for};
+
+fn instance(number: usize) -> Registration {
+    Registration::new("STOP", &format!("stop-{number}"))
+}
+
+fn names(port: u16) -> Vec<String> {
+    let instances = Listing::of(port).instances();
+    instances.into_keys().map(|(_, id)| id).collect()
+}
+
+#[test]
+fn a_request_under_way_at_sigterm_is_answered_and_kept_and_idle_connections_are_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &["--eurekad.shutdown-grace=30s"]);
+    let mut idle = Connection::open(server.port()).unwrap();
+    let status = idle.exchange(&instance(0).register()).unwrap().status;
+    assert_eq!(status, 204);
+    let silent = Connection::open(server.port()).unwrap();
+    let mut slow = Connection::open(server.port()).unwrap();
+    let bytes = instance(1).register();
+    let (first, second) = bytes.split_at(bytes.len() - 100);
+    slow.send(first).unwrap();
+    wait_for("the server to read what was sent", || {
+        slow.is_all_taken().then_some(())
+    });
+
+    server.terminate();
+    assert!(idle.is_closed(), "an idle connection goes on");
+    assert!(
+        { silent }.is_closed(),
+        "a connection without a request goes on"
+    );
+    let port = server.port();
+    wait_for("the port to be closed", || {
+        Connection::open(port).is_err().then_some(())
+    });
+    slow.send(second).unwrap();
+    let answer = slow.receive().unwrap();
+    assert_eq!(answer.status, 204, "the request that was under way");
+    assert!(slow.is_closed(), "the connection goes on");
+
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("stopped"), "{log}");
+    let server = Server::start(&data, &[]);
+    assert_eq!(names(server.port()), ["stop-0", "stop-1"]);
+}
+
+#[test]
+fn a_request_that_never_ends_does_not_keep_the_node_beyond_its_grace() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &["--eurekad.shutdown-grace=300ms"]);
+    let mut connection = Connection::open(server.port()).unwrap();
+    let status = connection.exchange(&instance(0).register()).unwrap().status;
+    assert_eq!(status, 204);
+    let mut endless = Connection::open(server.port()).unwrap();
+    let bytes = instance(1).register();
+    endless.send(&bytes[..bytes.len() - 1]).unwrap();
+    wait_for("the server to read what was sent", || {
+        endless.is_all_taken().then_some(())
+    });
+    server.terminate();
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let server = Server::start(&data, &[]);
+    assert_eq!(names(server.port()), ["stop-0"]);
+}
+
+#[test]
+fn a_stop_under_load_loses_nothing_that_was_acknowledged() {
+    const WRITERS: usize = 8;
+    for durability in ["sync", "process", "interval:1m"] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let durability = format!("--eurekad.durability={durability}");
+        let server = Server::start(&data, &[&durability]);
+        let port = server.port();
+        let acknowledged = AtomicUsize::new(0);
+        let told: Vec<String> = thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let acknowledged = &acknowledged;
+                    scope.spawn(move || write_until_closed(port, writer, acknowledged))
+                })
+                .collect();
+            wait_for("some registrations", || {
+                (acknowledged.load(Ordering::SeqCst) >= 200).then_some(())
+            });
+            server.terminate();
+            writers
+                .into_iter()
+                .flat_map(|w| w.join().unwrap())
+                .collect()
+        });
+        let (status, log) = server.wait();
+        assert_eq!(status.code(), Some(0), "{log}");
+        assert!(!log.contains("panicked"), "{log}");
+
+        let server = Server::start(&data, &[&durability]);
+        let mut left = names(server.port());
+        assert_eq!(left.len(), told.len(), "{durability}");
+        let mut told = told;
+        told.sort();
+        left.sort();
+        assert_eq!(left, told, "{durability}");
+    }
+}
+
+/// Registers one instance after the other; those that were acknowledged. A request that a stop finds
+/// on its way is either answered or was never read, since the node finishes what it has begun.
+fn write_until_closed(port: u16, writer: usize, acknowledged: &AtomicUsize) -> Vec<String> {
+    let mut told = Vec::new();
+    let Ok(mut connection) = Connection::open(port) else {
+        return told;
+    };
+    for number in 0.. {
+        let registration = instance(writer * 1_000_000 + number);
+        match connection.exchange(&registration.register()) {
+            Ok(answer) => {
+                assert_eq!(answer.status, 204);
+                told.push(registration.id);
+                acknowledged.fetch_add(1, Ordering::SeqCst);
+                if answer.header("connection") == Some("close") {
+                    break;
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    told
+}
+
+#[test]
+fn nobody_is_answered_before_the_log_is_replayed() {
+    const INSTANCES: usize = 2000;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    // No checkpoint: all of it has to be replayed.
+    let arguments = [
+        "--eurekad.checkpoint-interval=1h",
+        "--eurekad.durability=process",
+    ];
+    let server = Server::start(&data, &arguments);
+    let mut connection = Connection::open(server.port()).unwrap();
+    for chunk in 0..INSTANCES / 100 {
+        let bytes: Vec<u8> = (0..100)
+            .flat_map(|number| instance(chunk * 100 + number).register())
+            .collect();
+        connection.send(&bytes).unwrap();
+        for _ in 0..100 {
+            assert_eq!(connection.receive().unwrap().status, 204);
+        }
+    }
+    server.kill();
+
+    let port = free_port();
+    let argument = format!("--server.port={port}");
+    let mut server = Server::spawn(&data, &[&arguments[..], &[argument.as_str()]].concat());
+    let bytes = request("GET", "/eureka/apps", &["Accept: application/json"], b"");
+    let answer = wait_for("an answer", || {
+        Connection::open(port).ok()?.exchange(&bytes).ok()
+    });
+    assert_eq!(answer.status, 200, "the first answer");
+    let listing = Listing::parse(&answer.json());
+    assert_eq!(listing.instances().len(), INSTANCES, "in the first answer");
+    server.wait_until_serving();
+    let log = server.log();
+    assert!(
+        log.contains(&format!("{INSTANCES} instances recovered")),
+        "{log}"
+    );
+    server.assert_well();
+}
+
+/// A port that nobody listens on, below those that the system gives to clients: one of these could
+/// connect to itself.
+fn free_port() -> u16 {
+    (18_800..18_900)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
+}
