@@ -130,7 +130,7 @@ impl Node {
             serving_since,
         )));
         let identity = Identity {
-            node_id: facts.node_id.clone(),
+            node_id: config.store.node_id.clone().unwrap_or_else(|| facts.node_id.clone()),
             boot: format!("{:x}-{:x}", clock.now().wall.0, std::process::id()),
         };
         let peer_states = Arc::new(PeerStates::default());

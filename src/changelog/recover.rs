@@ -7,13 +7,15 @@ use super::Published;
 use crate::registry::change::Record;
 use crate::registry::delta::DeltaTail;
 use crate::registry::rules::Rules;
-use crate::registry::{OverrideKey, Registry};
+use crate::registry::{OverrideKey, Registry, TOMBSTONES_KEPT_MS};
 use crate::store::{Checkpoint, LogReader, LogStore, Opened, StoreError};
 use crate::types::{Lsn, Millis, Now};
 
 /// Records read from the store at a time; bounds the memory of a replay.
 const CHUNK_RECORDS: usize = 4096;
 const CHUNK_BYTES: usize = 16 << 20;
+/// Most records that are looked through for what was removed lately.
+const TOMBSTONE_RECORDS_MAX: usize = 500_000;
 /// Most entries that a recovered delta window takes over.
 const DELTA_RECORDS_MAX: usize = 200_000;
 
@@ -68,6 +70,7 @@ pub fn recover(
         let last = Lsn(opened.next_lsn.0.saturating_sub(1));
         registry.restored_at(last);
     }
+    restore_tombstones(&mut registry, reader, opened.last_lsn, checkpoint_lsn)?;
     let delta = delta_window(
         reader,
         opened.last_lsn,
@@ -132,6 +135,39 @@ pub(super) fn replay(
         progress(done, total);
     }
     Ok(done)
+}
+
+/// What was removed in the last hour before the checkpoint: the checkpoint does not say, and the
+/// records behind it were replayed.
+fn restore_tombstones(
+    registry: &mut Registry,
+    reader: &dyn LogReader,
+    last: Lsn,
+    checkpoint: Lsn,
+) -> Result<(), StoreError> {
+    let mut removals: Vec<Arc<Record>> = Vec::new();
+    let mut seen = 0;
+    let mut upto = last;
+    let mut newest = Millis::ZERO;
+    'hour: while upto > Lsn::ZERO && seen < TOMBSTONE_RECORDS_MAX {
+        let chunk = reader.read_back(upto, CHUNK_RECORDS, CHUNK_BYTES)?;
+        let Some(oldest) = chunk.last() else { break };
+        upto = Lsn(oldest.lsn.0.saturating_sub(1));
+        seen += chunk.len();
+        for record in chunk {
+            newest = newest.max(record.at);
+            if newest.since(record.at) > TOMBSTONES_KEPT_MS {
+                break 'hour;
+            }
+            if record.lsn <= checkpoint && record.change.kind.removes() {
+                removals.push(record);
+            }
+        }
+    }
+    for record in removals.iter().rev() {
+        registry.restore_tombstone(record);
+    }
+    Ok(())
 }
 
 /// The delta window as it was when the node last lived: the time that it was down does not age the

@@ -59,6 +59,8 @@ choice! {
 pub struct StoreConfig {
     /// `eurekad.data-dir`, `--data-dir`.
     pub data_dir: PathBuf,
+    /// `eurekad.node-id`: who this node is to its peers; drawn at the first start unless set.
+    pub node_id: Option<String>,
     /// `eurekad.durability`.
     pub durability: Durability,
     /// `eurekad.checkpoint-interval`: a checkpoint is written this long after the last one ...
@@ -83,6 +85,7 @@ impl Default for StoreConfig {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from("./eurekad-data"),
+            node_id: None,
             durability: Durability::default(),
             checkpoint_interval: Duration::from_mins(1),
             checkpoint_records: 100_000,
@@ -159,6 +162,7 @@ impl StoreConfig {
                 |path| path.display().to_string(),
                 "a directory",
             ),
+            node_id: b.optional_text("eurekad.node-id"),
             durability: b.other(
                 &["eurekad.durability"],
                 d.durability,

@@ -14,6 +14,7 @@ use crate::changelog::StoreHealth;
 use crate::config::{Profile, ShowDetails};
 use crate::registry::change::ChangeKind;
 use crate::registry::self_preservation;
+use crate::replication::sender::Kind;
 
 /// Leases listed on each half of `/lastn`, as in the original.
 const LAST_N: usize = 1000;
@@ -109,7 +110,40 @@ impl Api {
                 "renewals_threshold": threshold,
                 "lease_expiration_enabled": self.log.expiration_enabled(&state.registry),
             }},
+            "peers": self.peer_details(),
         })
+    }
+
+    /// What is known of the peers. A peer that is down makes no node DOWN.
+    fn peer_details(&self) -> Value {
+        let peers: serde_json::Map<String, Value> = self
+            .peers
+            .all()
+            .into_iter()
+            .map(|(url, peer)| {
+                let details = json!({
+                    "kind": match &peer.kind {
+                        Kind::Unknown => "unknown",
+                        Kind::Java => "java",
+                        Kind::Ours { .. } => "eurekad",
+                    },
+                    "reachable": peer.is_reachable,
+                    "last_success": peer.last_success.0,
+                    "cursor": peer.cursor.0,
+                    "lag_records": peer.lag_records,
+                    "lag_ms": peer.lag_ms,
+                    "requests": peer.counters.requests,
+                    "items": peer.counters.items,
+                    "failures": peer.counters.failures,
+                    "item_errors": peer.counters.item_errors,
+                    "adopted": peer.counters.adopted,
+                    "repaired": peer.repaired,
+                    "error": peer.error,
+                });
+                (url, details)
+            })
+            .collect();
+        json!({ "status": "UP", "details": peers })
     }
 
     fn info(&self) -> Value {

@@ -10,6 +10,7 @@ use super::answer::{self, Answer};
 use super::{Api, Head};
 use crate::config::StatusDocument;
 use crate::registry::instance::Instance;
+use crate::replication::state::PeerState;
 use crate::wire::accept::Negotiated;
 use crate::wire::{self, Format, InstanceView, LeaseTimes};
 
@@ -60,6 +61,7 @@ impl Api {
         ] {
             let _ = writeln!(text, "  <{name}>");
             for (key, value) in stats {
+                let value = quick_xml::escape::escape(value);
                 let _ = writeln!(text, "    <{key}>{value}</{key}>");
             }
             let _ = writeln!(text, "  </{name}>");
@@ -70,7 +72,6 @@ impl Api {
         text.into_bytes()
     }
 
-    /// Values are digits, units and blanks: nothing to escape.
     fn general_stats(&self) -> Vec<(&'static str, String)> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = crate::telemetry::process::memory();
@@ -91,16 +92,21 @@ impl Api {
         ]
     }
 
-    /// Replicas: none before there is replication.
-    #[expect(clippy::unused_self, reason = "the peers will be the node's")]
+    /// The peers, without credentials. One is available if it answered last; the original guesses
+    /// from its own entry in the registry.
     fn application_stats(&self) -> Vec<(&'static str, String)> {
-        [
-            "registered-replicas",
-            "available-replicas",
-            "unavailable-replicas",
+        let states = self.peers.all();
+        let (available, unavailable): (Vec<_>, Vec<_>) =
+            states.iter().partition(|(_, state)| state.is_reachable);
+        let with_commas = |peers: &[(&String, &PeerState)]| {
+            peers.iter().map(|(url, _)| format!("{url},")).collect()
+        };
+        let registered: Vec<&str> = states.keys().map(String::as_str).collect();
+        vec![
+            ("registered-replicas", registered.join(", ")),
+            ("available-replicas", with_commas(&available)),
+            ("unavailable-replicas", with_commas(&unavailable)),
         ]
-        .map(|name| (name, String::new()))
-        .into()
     }
 
     fn own_instance(&self) -> Instance {

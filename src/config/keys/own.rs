@@ -24,6 +24,7 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.response-cache-early-refresh"),
     honoured("eurekad.serverinfo"),
     honoured("eurekad.data-dir"),
+    honoured("eurekad.node-id"),
     honoured("eurekad.durability"),
     honoured("eurekad.checkpoint-interval"),
     honoured("eurekad.checkpoint-records"),
