@@ -18,6 +18,7 @@ use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
 use crate::http::{Api, Peering};
 use crate::http::server::{ServerSettings, serve};
 use crate::registry::rules::{self, Rules};
+use crate::replication::reconcile::DigestCache;
 use crate::replication::state::PeerStates;
 use crate::replication::transport::Identity;
 use crate::replication::{self, ReadsGate};
@@ -133,6 +134,7 @@ impl Node {
             node_id: config.store.node_id.clone().unwrap_or_else(|| facts.node_id.clone()),
             boot: format!("{:x}-{:x}", clock.now().wall.0, std::process::id()),
         };
+        let digests = Arc::new(DigestCache::default());
         let peer_states = Arc::new(PeerStates::default());
         let api = Arc::new(Api::new(
             config.clone(),
@@ -142,6 +144,7 @@ impl Node {
             Peering {
                 gate: gate.clone(),
                 states: peer_states.clone(),
+                digests: digests.clone(),
                 identity: identity.clone(),
             },
         ));
@@ -177,6 +180,7 @@ impl Node {
                     log: log.clone(),
                     clock: clock.clone(),
                     states: peer_states,
+                    digests,
                     identity,
                     incarnation: facts.incarnation.clone(),
                     is_empty: facts.is_empty,

@@ -14,6 +14,7 @@ use super::rules::{
     UnknownOverride,
 };
 use super::status::{Status, effective};
+use super::version::{self, Version};
 use crate::types::{AppName, InstanceId, Millis};
 
 impl Registry {
@@ -25,7 +26,10 @@ impl Registry {
             Command::Renew { app, id, renewal } => {
                 self.decide_renewal(app.as_str(), id.as_str(), *renewal, context)
             }
-            Command::Cancel { app, id, dirty } => self.decide_cancel(app, id, *dirty, context),
+            Command::Adopt(adoption) => self.decide_adopt(adoption, context),
+            Command::Cancel { app, id, version } => {
+                self.decide_cancel(app, id, *version, context)
+            }
             Command::SetStatus {
                 app,
                 id,
@@ -73,7 +77,8 @@ impl Registry {
             context.is_replication,
         );
         instance.action_type = Some(ActionType::Added);
-        instance.last_updated_timestamp = timestamp(context.now.wall);
+        let updated = self.registration_time(sent, existing, context);
+        instance.last_updated_timestamp = updated;
 
         let mut service_up_at = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
         if instance.status == Status::Up && service_up_at == Millis::ZERO {
@@ -82,7 +87,11 @@ impl Registry {
         let image = LeaseImage {
             reported,
             duration_ms: duration_ms(sent.lease.duration_secs),
-            registered_at: context.now.wall,
+            registered_at: if context.is_replication {
+                context.now.wall
+            } else {
+                Millis(u64::try_from(updated).unwrap_or(0))
+            },
             service_up_at,
             evicted_at: Millis::ZERO,
             renewed_at: context.now.wall,
@@ -104,6 +113,30 @@ impl Registry {
             changes: vec![change],
             ..Decision::reply(Reply::Done)
         }
+    }
+
+    /// The time of a registration: later than the state that it replaces and than the cancel of one
+    /// before it, whatever the clocks of other nodes said of those. A peer's registration keeps the
+    /// time that it had there, so that all who are told of it have the same.
+    fn registration_time(
+        &self,
+        sent: &Instance,
+        existing: Option<&Arc<Lease>>,
+        context: &Context,
+    ) -> i64 {
+        let now = context.now.wall;
+        let made = if context.is_replication {
+            version::told(now, sent.last_updated_timestamp)
+        } else {
+            version::wall(now)
+        };
+        let replaced = existing.map(|lease| lease.instance().last_updated_timestamp);
+        let cancelled = self
+            .tombstone(&sent.app, &sent.id())
+            .filter(|stone| stone.is_cancelled)
+            .map(|stone| stone.version.updated);
+        let before = replaced.into_iter().chain(cancelled).max();
+        made.max(before.map_or(0, |before| before.saturating_add(1)))
     }
 
     /// `protocol.md` 1.8 and 3.3. Takes plain texts, so that a heartbeat that changes nothing
@@ -219,14 +252,26 @@ impl Registry {
         &self,
         app: &AppName,
         id: &InstanceId,
-        dirty: Option<i64>,
+        cancelled: Option<Version>,
         context: &Context,
     ) -> Decision {
         if let Some(lease) = self.lease(app.as_str(), id.as_str()) {
-            if dirty.is_some_and(|dirty| dirty < lease.instance().last_dirty_timestamp) {
+            let registered = Version::of_registration(&lease.image);
+            let cancelled = cancelled.map(|cancelled| Version {
+                updated: version::told(context.now.wall, cancelled.updated),
+                ..cancelled
+            });
+            if cancelled.is_some_and(|cancelled| registered > cancelled) {
                 return Decision::reply(Reply::Conflict(lease.clone()));
             }
-            let change = removal(ChangeKind::Cancelled, lease, context);
+            let mut change = removal(ChangeKind::Cancelled, lease, context);
+            if let (Some(cancelled), Some(image)) = (cancelled, &mut change.lease) {
+                // Both sides remember the same removal.
+                let instance = Arc::make_mut(&mut image.instance);
+                let reached = Version::of(lease.instance()).max(cancelled);
+                instance.last_dirty_timestamp = reached.dirty;
+                instance.last_updated_timestamp = reached.updated;
+            }
             return Decision {
                 changes: vec![change],
                 ..Decision::reply(Reply::Done)
@@ -426,7 +471,7 @@ impl Registry {
 
 /// What the client says of itself. A registration that repeats an override as its status (a peer's,
 /// or a client's copy of the server's answer) tells nothing about that; then the last word counts.
-fn reported_status(sent: &Instance, existing: Option<&Arc<Lease>>) -> Status {
+pub(super) fn reported_status(sent: &Instance, existing: Option<&Arc<Lease>>) -> Status {
     if sent.overridden_status != Status::Unknown && sent.status == sent.overridden_status {
         existing.map_or(Status::Up, |lease| lease.image.reported)
     } else {
@@ -437,7 +482,8 @@ fn reported_status(sent: &Instance, existing: Option<&Arc<Lease>>) -> Status {
 fn removal(kind: ChangeKind, lease: &Lease, context: &Context) -> Change {
     let mut instance = (**lease.instance()).clone();
     instance.action_type = Some(ActionType::Deleted);
-    instance.last_updated_timestamp = timestamp(context.now.wall);
+    instance.last_updated_timestamp =
+        version::after(context.now.wall, instance.last_updated_timestamp);
     let image = LeaseImage {
         instance: Arc::new(instance),
         evicted_at: context.now.wall,
@@ -464,7 +510,8 @@ fn change_of(
 
 fn mark_modified(instance: &mut Instance, context: &Context) {
     instance.action_type = Some(ActionType::Modified);
-    instance.last_updated_timestamp = timestamp(context.now.wall);
+    instance.last_updated_timestamp =
+        version::after(context.now.wall, instance.last_updated_timestamp);
 }
 
 /// The version only rises (`protocol.md` 3.5).
@@ -474,12 +521,8 @@ fn raise_dirty(instance: &mut Instance, dirty: Option<i64>) {
     }
 }
 
-fn timestamp(wall: Millis) -> i64 {
-    i64::try_from(wall.0).unwrap_or(i64::MAX)
-}
-
 /// 64 bits all the way: the original overflows above 2,147,483 s (`protocol.md` 10.2).
-fn duration_ms(secs: i32) -> u64 {
+pub(super) fn duration_ms(secs: i32) -> u64 {
     u64::try_from(secs)
         .ok()
         .filter(|s| *s > 0)

@@ -10,6 +10,7 @@
 //! (`debug_assert`ed by tests through [`Registry::check`]); an application without leases does not
 //! exist.
 
+mod adopt;
 pub mod change;
 pub mod command;
 mod decide;
@@ -23,6 +24,7 @@ pub mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tombstones;
+pub mod version;
 mod vips;
 
 use std::fmt::Write as _;
@@ -37,6 +39,7 @@ use rules::{OverrideScope, Rules};
 use status::Status;
 pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
 use tombstones::Tombstones;
+use version::Version;
 use vips::VipIndex;
 
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
@@ -209,7 +212,7 @@ impl Registry {
         let is_there = self.lease(change.app.as_str(), change.id.as_str()).is_some();
         if let Some(image) = change.lease.as_ref().filter(|_| !is_there && change.kind.removes()) {
             let stone = Tombstone {
-                dirty: image.instance.last_dirty_timestamp,
+                version: Version::of(&image.instance),
                 is_cancelled: change.kind == ChangeKind::Cancelled,
                 at: record.at,
             };

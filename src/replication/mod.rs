@@ -6,16 +6,20 @@
 //! a peer that was away gets what it missed, once. Renewals are not in the log; they are coalesced by
 //! time, one item per lease however often it was renewed.
 //!
-//! The pure part ([`outbound`], [`sender`], [`reconcile`]) knows neither sockets nor clocks, so that
+//! The pure part ([`outbound`], [`sender`], [`exchange`], [`batch`], [`reconcile`]) knows neither sockets nor clocks, so that
 //! whole clusters can run in one deterministic test; `task` and [`transport`] move its requests over
 //! HTTP. [`inbound`] answers what nodes of our own kind ask beyond the original's protocol.
 
+pub mod batch;
 mod bootstrap;
+pub mod exchange;
 pub mod inbound;
 pub mod outbound;
 pub mod reconcile;
 mod self_registration;
 pub mod sender;
+#[cfg(test)]
+mod simulation;
 pub mod state;
 mod task;
 pub mod transport;
@@ -24,13 +28,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 pub use bootstrap::ReadsGate;
 pub use inbound::Compared;
+use reconcile::DigestCache;
 
 use crate::changelog::ChangeLog;
 use crate::clock::Clock;
@@ -46,9 +50,6 @@ pub const DIGEST_PATH: &str = "eurekad/digest";
 /// Below a peer's base URL: a comparison of applications.
 pub const COMPARE_PATH: &str = "eurekad/compare";
 
-/// Requests of a comparison that may wait for a peer's task.
-const OWED_QUEUE: usize = 16;
-
 /// What the tasks of all peers share.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -61,6 +62,7 @@ pub(crate) struct Context {
     pub(crate) incarnation: String,
     pub(crate) peers: PeersConfig,
     pub(crate) own_id: Arc<str>,
+    pub(crate) digests: Arc<DigestCache>,
     seed: AtomicU64,
 }
 
@@ -80,6 +82,7 @@ pub struct Parts {
     pub log: Arc<ChangeLog>,
     pub clock: Arc<dyn Clock>,
     pub states: Arc<PeerStates>,
+    pub digests: Arc<DigestCache>,
     pub identity: Identity,
     pub incarnation: String,
     /// The store was empty: the registry has to be copied from a peer first.
@@ -103,6 +106,7 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
         log: parts.log,
         clock: parts.clock,
         states: parts.states,
+        digests: parts.digests,
         identity: parts.identity,
         incarnation: parts.incarnation,
         own_id: parts.config.instance.instance_id.as_str().into(),
@@ -156,12 +160,10 @@ async fn supervise(context: Arc<Context>, tasks: TaskTracker, stop: Cancellation
                 continue;
             }
             let token = stop.child_token();
-            let (_owe, owed) = mpsc::channel(OWED_QUEUE);
             let task = PeerTask {
                 context: context.clone(),
                 url,
                 name: name.clone(),
-                owed,
                 stop: token.clone(),
             };
             tasks.spawn(task.run());

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::registry::Registry;
-use crate::registry::change::{Change, ChangeKind, Record};
-use crate::registry::lease::Lease;
+use crate::registry::change::{ChangeKind, Record};
+use crate::registry::lease::{Lease, LeaseClock};
 use crate::registry::status::Status;
-use crate::types::{AppName, InstanceId, Lsn, Millis};
+use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
 
 /// Most items of one batch, as Java peers send them (`protocol.md` 7.2).
 pub const BATCH_ITEMS: usize = 250;
@@ -26,12 +26,8 @@ pub enum Item {
         lease: Arc<Lease>,
         overridden: Option<Status>,
     },
-    /// It is gone; with its last version, which Java peers ignore.
-    Cancel {
-        app: AppName,
-        id: InstanceId,
-        dirty: Option<i64>,
-    },
+    /// It is gone; as it was when it was cancelled.
+    Cancel(Arc<Lease>),
     /// The override that holds.
     SetStatus {
         lease: Arc<Lease>,
@@ -42,10 +38,14 @@ pub enum Item {
 }
 
 impl Item {
+    pub fn key(&self) -> Key {
+        (self.app(), self.id())
+    }
+
     pub fn app(&self) -> AppName {
         match self {
-            Self::Cancel { app, .. } => app.clone(),
             Self::Register(lease)
+            | Self::Cancel(lease)
             | Self::Heartbeat { lease, .. }
             | Self::SetStatus { lease, .. }
             | Self::DeleteOverride(lease) => lease.instance().app.clone(),
@@ -54,8 +54,8 @@ impl Item {
 
     pub fn id(&self) -> InstanceId {
         match self {
-            Self::Cancel { id, .. } => id.clone(),
             Self::Register(lease)
+            | Self::Cancel(lease)
             | Self::Heartbeat { lease, .. }
             | Self::SetStatus { lease, .. }
             | Self::DeleteOverride(lease) => lease.instance().id(),
@@ -63,58 +63,132 @@ impl Item {
     }
 }
 
+/// An instance, by application and id.
+pub type Key = (AppName, InstanceId);
+
 /// What happened to an instance in a stretch of the log, as far as this node has to pass it on.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Happened {
     was_registered: bool,
-    /// The version that was cancelled.
-    cancelled: Option<i64>,
     was_overridden: bool,
+    /// It was cancelled last in this state.
+    cancelled: Option<Arc<Lease>>,
+}
+
+/// What a peer was told of an instance while it catches up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Position of the state that it was told.
+    pub as_of: Lsn,
+    /// Whether the override was part of that.
+    pub has_override: bool,
+}
+
+impl Told {
+    /// Whether a record is part of what was told.
+    fn covers(self, record: &Record) -> bool {
+        let is_override = matches!(
+            record.change.kind,
+            ChangeKind::OverrideSet | ChangeKind::OverrideLifted
+        );
+        record.lsn <= self.as_of && (self.has_override || !is_override)
+    }
 }
 
 /// A batch of changes, and the position up to which a peer that took it has everything.
 #[derive(Clone, Debug)]
 pub struct Changes {
     pub items: Vec<Item>,
+    /// What the batch tells, by instance.
+    pub told: Vec<(Key, Told)>,
     pub upto: Lsn,
 }
 
-/// What to send for `records` (in order) when things now stand as in `state`. Stops before an item
-/// too many; `upto` says how far it came.
+/// What changes are made for.
+#[derive(Debug)]
+pub struct For<'a> {
+    /// Whether the peer is of our own kind and takes whole states.
+    pub is_our_kind: bool,
+    /// Items at most; one instance may take more.
+    pub at_most: usize,
+    /// What the peer knows already of what the log still has.
+    pub told: &'a HashMap<Key, Told>,
+}
+
+/// What to send for `records` (in order) when things now stand as in `state`. `upto` says how far a
+/// peer that takes it has come; later records only add to what is said of the same instances.
 ///
 /// What came by replication is not passed on: the mesh is full, its source tells everybody itself.
 /// Evictions are not either, as in the original: each node judges by the renewals that reach it.
-pub fn changes<'a>(records: impl IntoIterator<Item = &'a Arc<Record>>, state: &Registry) -> Changes {
+pub fn changes<'a>(
+    records: impl IntoIterator<Item = &'a Arc<Record>>,
+    state: &Registry,
+    peer: &For<'_>,
+) -> Changes {
     let mut upto = Lsn::ZERO;
-    let mut order: Vec<(AppName, InstanceId)> = Vec::new();
-    let mut happened: HashMap<(AppName, InstanceId), Happened> = HashMap::new();
-    let mut items_at_most = 0;
+    let mut is_full = false;
+    let mut order: Vec<Key> = Vec::new();
+    let mut happened: HashMap<Key, Happened> = HashMap::new();
+    let mut count = 0;
     for record in records {
         let change = &record.change;
         if !record.origin.is_replication() && is_passed_on(change.kind) {
             let key = (change.app.clone(), change.id.clone());
-            let entry = happened.entry(key.clone()).or_insert_with(|| {
-                order.push(key);
-                Happened::default()
-            });
-            let before = entry.items_at_most();
-            entry.note(change);
-            items_at_most += entry.items_at_most() - before;
-            if items_at_most > BATCH_ITEMS {
-                break;
+            let is_told = peer.told.get(&key).is_some_and(|told| told.covers(record));
+            if !is_told {
+                let before = happened.get(&key);
+                if is_full && before.is_none() {
+                    continue;
+                }
+                let mut after = before.cloned().unwrap_or_default();
+                after.note(record);
+                let had = before.map_or(0, |before| before.items(&key, state, peer).len());
+                let grown = count - had + after.items(&key, state, peer).len();
+                if grown > peer.at_most && !order.is_empty() && grown > count {
+                    is_full = true;
+                    continue;
+                }
+                count = grown;
+                if before.is_none() {
+                    order.push(key.clone());
+                }
+                happened.insert(key, after);
             }
         }
-        upto = record.lsn;
+        if !is_full {
+            upto = record.lsn;
+        }
     }
-    // The record that was one too many may have marked an instance; what is sent of it is its
-    // present state, which does no harm.
-    let mut items = Vec::new();
-    for key in &order {
-        let Some(happened) = happened.get(key) else { continue };
-        push_items(&mut items, key, *happened, state);
+    let mut changes = Changes { items: Vec::with_capacity(count), told: Vec::new(), upto };
+    for key in order {
+        let Some(happened) = happened.get(&key) else { continue };
+        let items = happened.items(&key, state, peer);
+        if items.is_empty() {
+            continue;
+        }
+        let is_gone = state.lease(key.0.as_str(), key.1.as_str()).is_none();
+        let has_override = happened.was_overridden || is_gone;
+        changes.items.extend(items);
+        changes.told.push((key, Told { as_of: state.lsn(), has_override }));
     }
-    items.truncate(BATCH_ITEMS);
-    Changes { items, upto }
+    changes
+}
+
+/// One instance as it is, with its override.
+pub fn state_of(lease: &Arc<Lease>, state: &Registry, has_override: bool) -> Vec<Item> {
+    let mut items = vec![Item::Register(lease.clone())];
+    if has_override {
+        items.push(override_of(lease, state));
+    }
+    items
+}
+
+fn override_of(lease: &Arc<Lease>, state: &Registry) -> Item {
+    let instance = lease.instance();
+    match state.override_of(&instance.app, &instance.id()) {
+        Some(status) => Item::SetStatus { lease: lease.clone(), status },
+        None => Item::DeleteOverride(lease.clone()),
+    }
 }
 
 /// The whole registry, for a peer that the log cannot bring up to date: one heartbeat per lease (a
@@ -122,14 +196,15 @@ pub fn changes<'a>(records: impl IntoIterator<Item = &'a Arc<Record>>, state: &R
 /// override. Starts behind `after` and stops at a batch; the last key is where to go on.
 pub fn sweep(
     state: &Registry,
-    after: Option<&(AppName, InstanceId)>,
-) -> (Vec<Item>, Option<(AppName, InstanceId)>) {
+    after: Option<&Key>,
+    at_most: usize,
+) -> (Vec<Item>, Option<Key>) {
     let mut items = Vec::new();
     let mut last = None;
     for lease in state.leases_after(after) {
         let (app, id) = (lease.instance().app.clone(), lease.instance().id());
         let overridden = state.override_of(&app, &id);
-        if items.len() + 2 > BATCH_ITEMS {
+        if items.len() + 2 > at_most.max(2) {
             return (items, last);
         }
         items.push(Item::Heartbeat { lease: lease.clone(), overridden });
@@ -147,9 +222,9 @@ pub fn renewals(
     state: &Registry,
     since: Millis,
     until: Millis,
-    after: Option<&(AppName, InstanceId)>,
+    after: Option<&Key>,
     at_most: usize,
-) -> (Vec<Item>, Option<(AppName, InstanceId)>) {
+) -> (Vec<Item>, Option<Key>) {
     let mut items = Vec::new();
     for lease in state.leases_after(after) {
         let renewed = lease.clock.renewed_by_client();
@@ -183,45 +258,49 @@ fn is_passed_on(kind: ChangeKind) -> bool {
 }
 
 impl Happened {
-    fn note(&mut self, change: &Change) {
+    fn note(&mut self, record: &Record) {
+        let change = &record.change;
         match change.kind {
             ChangeKind::OverrideSet | ChangeKind::OverrideLifted => self.was_overridden = true,
             ChangeKind::Cancelled => {
-                let instance = change.lease.as_ref().map(|lease| &lease.instance);
-                self.cancelled = instance.map(|instance| instance.last_dirty_timestamp);
+                self.cancelled = change.lease.as_ref().map(|image| {
+                    let renewed = Now { wall: image.renewed_at, mono: Millis::ZERO };
+                    let clock = Arc::new(LeaseClock::new(renewed));
+                    Arc::new(Lease { image: image.clone(), clock, lsn: record.lsn })
+                });
             }
             _ => self.was_registered = true,
         }
     }
 
-    fn items_at_most(self) -> usize {
-        usize::from(self.was_registered)
-            + usize::from(self.cancelled.is_some())
-            + usize::from(self.was_overridden)
-    }
-}
-
-fn push_items(
-    items: &mut Vec<Item>,
-    key: &(AppName, InstanceId),
-    happened: Happened,
-    state: &Registry,
-) {
-    let (app, id) = key;
-    let lease = state.lease(app.as_str(), id.as_str());
-    // A lease that is there again without having been registered here came from a peer: the cancel
-    // is history.
-    if happened.cancelled.is_some() && (lease.is_none() || happened.was_registered) {
-        items.push(Item::Cancel { app: app.clone(), id: id.clone(), dirty: happened.cancelled });
-    }
-    let Some(lease) = lease else { return };
-    if happened.was_registered {
-        items.push(Item::Register(lease.clone()));
-    }
-    if happened.was_overridden {
-        items.push(match state.override_of(app, id) {
-            Some(status) => Item::SetStatus { lease: lease.clone(), status },
-            None => Item::DeleteOverride(lease.clone()),
-        });
+    /// What is sent of it.
+    fn items(&self, key: &Key, state: &Registry, peer: &For<'_>) -> Vec<Item> {
+        let lease = state.lease(key.0.as_str(), key.1.as_str());
+        let mut items = Vec::new();
+        if let Some(cancelled) = &self.cancelled {
+            // A lease that is there again without having been registered here came from a peer: the
+            // cancel is history. A whole state says for itself that it is newer than the cancel.
+            let is_sent = match lease {
+                None => true,
+                Some(_) => self.was_registered && !peer.is_our_kind,
+            };
+            if is_sent {
+                items.push(Item::Cancel(cancelled.clone()));
+            }
+        }
+        let Some(lease) = lease else { return items };
+        if peer.is_our_kind {
+            if self.was_registered || self.was_overridden {
+                items.extend(state_of(lease, state, self.was_overridden));
+            }
+            return items;
+        }
+        if self.was_registered {
+            items.push(Item::Register(lease.clone()));
+        }
+        if self.was_overridden {
+            items.push(override_of(lease, state));
+        }
+        items
     }
 }

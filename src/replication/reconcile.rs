@@ -5,16 +5,18 @@
 //! the other side's memory decides: what it cancelled in that version or a newer one is cancelled on
 //! both, what it evicted stays away until a renewal says that it lives.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use crate::registry::lease::Lease;
-use crate::registry::status::Status;
-use crate::registry::{Application, Registry};
-use crate::types::{AppName, InstanceId};
+use crate::registry::version::Version;
+use crate::registry::{Application, Registry, Tombstone};
+use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// A lease in one version: what a digest of renewals says instead of its names.
 pub fn fingerprint(lease: &Lease) -> u64 {
@@ -31,8 +33,17 @@ fn state_fingerprint(lease: &Lease) -> u64 {
     let instance = lease.instance();
     let mut hasher = SipHasher13::new();
     hasher.write_u64(fingerprint(lease));
+    hasher.write_i64(instance.last_updated_timestamp);
     write_text(&mut hasher, instance.status.as_str());
     write_text(&mut hasher, instance.overridden_status.as_str());
+    // In whatever order the entries came.
+    let metadata = instance.metadata.iter().fold(0, |sum: u64, (key, value)| {
+        let mut hasher = SipHasher13::new();
+        write_text(&mut hasher, key);
+        write_text(&mut hasher, value);
+        sum.wrapping_add(hasher.finish())
+    });
+    hasher.write_u64(metadata);
     hasher.finish()
 }
 
@@ -69,16 +80,17 @@ impl Digests {
         Self { root: hasher.finish(), apps }
     }
 
-    /// The applications in which two registries differ, at most `at_most` of them.
-    pub fn differences(&self, other: &Self, at_most: usize) -> Vec<String> {
-        let names: std::collections::BTreeSet<&String> =
-            self.apps.keys().chain(other.apps.keys()).collect();
-        names
-            .into_iter()
-            .filter(|name| self.apps.get(*name) != other.apps.get(*name))
-            .take(at_most)
-            .cloned()
-            .collect()
+    /// The applications in which two registries differ, at most `at_most` of them: those behind
+    /// `after` first, so that differences that stay do not hide the others.
+    pub fn differences(&self, other: &Self, after: Option<&str>, at_most: usize) -> Vec<String> {
+        let names: BTreeSet<&String> = self.apps.keys().chain(other.apps.keys()).collect();
+        let differing = || {
+            let is_different = |name: &&&String| self.apps.get(**name) != other.apps.get(**name);
+            names.iter().filter(is_different).copied()
+        };
+        let is_behind = |name: &&String| after.is_some_and(|after| name.as_str() > after);
+        let rest = differing().filter(|name| !is_behind(name));
+        differing().filter(is_behind).chain(rest).take(at_most).cloned().collect()
     }
 }
 
@@ -86,18 +98,22 @@ impl Digests {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     pub id: String,
+    /// Its version (`registry::version`).
     pub dirty: i64,
-    pub status: String,
-    pub overridden: String,
-    /// When the server changed it last, ms; breaks ties of equal versions.
     pub updated: i64,
+    /// The version that a cancel has to reach.
+    pub registered: (i64, i64),
+    /// Over all that both sides should agree on.
+    pub print: u64,
 }
 
 /// An instance that is gone on one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
     pub id: String,
+    /// The version in which it was removed.
     pub dirty: i64,
+    pub updated: i64,
     /// Whether somebody cancelled it; otherwise its lease expired.
     pub cancelled: bool,
 }
@@ -133,7 +149,8 @@ fn view_of(registry: &Registry, name: &str) -> AppView {
         .tombstones_of(name)
         .map(|(id, tombstone)| Gone {
             id: id.to_string(),
-            dirty: tombstone.dirty,
+            dirty: tombstone.version.dirty,
+            updated: tombstone.version.updated,
             cancelled: tombstone.is_cancelled,
         })
         .collect();
@@ -142,12 +159,13 @@ fn view_of(registry: &Registry, name: &str) -> AppView {
 
 fn listed(lease: &Lease) -> Listed {
     let instance = lease.instance();
+    let registered = Version::of_registration(&lease.image);
     Listed {
         id: instance.id().to_string(),
         dirty: instance.last_dirty_timestamp,
-        status: instance.status.as_str().to_owned(),
-        overridden: instance.overridden_status.as_str().to_owned(),
         updated: instance.last_updated_timestamp,
+        registered: (registered.dirty, registered.updated),
+        print: state_fingerprint(lease),
     }
 }
 
@@ -159,9 +177,9 @@ pub struct Repairs {
     /// They should have ours.
     pub ours_newer: Vec<(AppName, InstanceId)>,
     /// They should cancel what we cancelled.
-    pub cancelled_here: Vec<(AppName, InstanceId, i64)>,
+    pub cancelled_here: Vec<(AppName, InstanceId, Version)>,
     /// We should cancel what they cancelled.
-    pub cancelled_there: Vec<(AppName, InstanceId, i64)>,
+    pub cancelled_there: Vec<(AppName, InstanceId, Version)>,
 }
 
 impl Repairs {
@@ -195,13 +213,14 @@ pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
             if listed.contains_key(id.as_str()) {
                 continue;
             }
-            let dirty = lease.instance().last_dirty_timestamp;
-            match gone.get(id.as_str()).filter(|gone| gone.dirty >= dirty) {
-                Some(gone) if gone.cancelled => {
-                    repairs.cancelled_there.push((app.clone(), id, gone.dirty));
+            let registered = Version::of_registration(&lease.image);
+            let stone = gone.get(id.as_str()).map(|gone| stone_of(gone));
+            match judge(stone.as_ref(), registered) {
+                Verdict::Cancelled(version) => {
+                    repairs.cancelled_there.push((app.clone(), id, version));
                 }
-                Some(_) => {}
-                None => repairs.ours_newer.push((app.clone(), id)),
+                Verdict::Expired => {}
+                Verdict::Lives => repairs.ours_newer.push((app.clone(), id)),
             }
         }
     }
@@ -212,24 +231,73 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
     let id = InstanceId::new(&their.id);
     let key = (app.clone(), id.clone());
     let Some(lease) = registry.lease(app.as_str(), id.as_str()) else {
-        match registry.tombstone(app, &id).filter(|t| t.dirty >= their.dirty) {
-            Some(t) if t.is_cancelled => repairs.cancelled_here.push((app.clone(), id, t.dirty)),
-            Some(_) => {}
-            None => repairs.wanted.push(key),
+        let registered = Version { dirty: their.registered.0, updated: their.registered.1 };
+        match judge(registry.tombstone(app, &id), registered) {
+            Verdict::Cancelled(version) => repairs.cancelled_here.push((app.clone(), id, version)),
+            Verdict::Expired => {}
+            Verdict::Lives => repairs.wanted.push(key),
         }
         return;
     };
-    let mine = listed(lease);
-    let rank = |one: &Listed| (one.dirty, one.updated, override_rank(one), one.status.clone());
-    match rank(&mine).cmp(&rank(their)) {
-        std::cmp::Ordering::Less => repairs.wanted.push(key),
-        std::cmp::Ordering::Greater if mine != *their => repairs.ours_newer.push(key),
-        std::cmp::Ordering::Greater | std::cmp::Ordering::Equal => {}
+    let theirs = Version { dirty: their.dirty, updated: their.updated };
+    match Version::of(lease.instance()).cmp(&theirs) {
+        Ordering::Less => repairs.wanted.push(key),
+        Ordering::Greater => repairs.ours_newer.push(key),
+        // Two states of one version: each side takes the other's or keeps its own, by one rule.
+        Ordering::Equal if state_fingerprint(lease) != their.print => {
+            repairs.wanted.push(key.clone());
+            repairs.ours_newer.push(key);
+        }
+        Ordering::Equal => {}
     }
 }
 
-/// Among equals an operator's word outranks none.
-fn override_rank(one: &Listed) -> (bool, String) {
-    let is_set = Status::parse(&one.overridden).is_some_and(|status| status != Status::Unknown);
-    (is_set, one.overridden.clone())
+/// What the side without a lease thinks of the other side's.
+enum Verdict {
+    /// It was cancelled after it was registered.
+    Cancelled(Version),
+    /// It expired on the side without it. On its own that is no reason to end it on the other, nor to
+    /// bring it back: the next renewal brings it back, or the other side's clock ends it too.
+    Expired,
+    Lives,
+}
+
+fn judge(stone: Option<&Tombstone>, registered: Version) -> Verdict {
+    match stone {
+        Some(stone) if stone.is_cancelled && stone.reaches(registered) => {
+            Verdict::Cancelled(stone.version)
+        }
+        Some(stone) if !stone.is_cancelled && registered.dirty <= stone.version.dirty => {
+            Verdict::Expired
+        }
+        Some(_) | None => Verdict::Lives,
+    }
+}
+
+fn stone_of(gone: &Gone) -> Tombstone {
+    Tombstone {
+        version: Version { dirty: gone.dirty, updated: gone.updated },
+        is_cancelled: gone.cancelled,
+        at: Millis::ZERO,
+    }
+}
+
+/// The digests of a registry, computed once per position of the log.
+#[derive(Debug, Default)]
+pub struct DigestCache {
+    last: Mutex<Option<(Lsn, Arc<Digests>)>>,
+}
+
+impl DigestCache {
+    pub fn of(&self, registry: &Registry) -> Arc<Digests> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((lsn, digests)) = &*last
+            && *lsn == registry.lsn()
+        {
+            return digests.clone();
+        }
+        let digests = Arc::new(Digests::of(registry));
+        *last = Some((registry.lsn(), digests.clone()));
+        digests
+    }
 }

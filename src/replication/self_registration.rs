@@ -39,7 +39,7 @@ pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, stop: Cancel
         }
     }
     if config.peers.unregister_on_shutdown {
-        let command = Command::Cancel { app, id, dirty: None };
+        let command = Command::Cancel { app, id, version: None };
         submit(&context, command).await;
     }
 }

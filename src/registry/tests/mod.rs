@@ -242,6 +242,7 @@ pub(crate) fn renew(
 
 pub(crate) fn cancel(app: &str, id: &str) -> Command {
     Command::Cancel {
+        version: None,
         app: AppName::new(app),
         id: InstanceId::new(id),
     }

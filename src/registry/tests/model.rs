@@ -26,6 +26,8 @@ pub(crate) struct Model {
     rules: Rules,
     entries: Vec<Entry>,
     overrides: Vec<(AppName, InstanceId, Status)>,
+    /// When the server said that it cancelled what.
+    cancelled: Vec<(AppName, InstanceId, i64)>,
 }
 
 impl Model {
@@ -34,6 +36,7 @@ impl Model {
             rules: rules.clone(),
             entries: Vec::new(),
             overrides: Vec::new(),
+            cancelled: Vec::new(),
         }
     }
 
@@ -49,8 +52,9 @@ impl Model {
                 self.register(sent, None, context.now, context.is_replication);
                 Said::Done
             }
+            Command::Adopt(_) => unreachable!("no command of the protocol"),
             Command::Renew { app, id, renewal } => self.renew(app, id, *renewal, context),
-            Command::Cancel { app, id } => self.cancel(app, id),
+            Command::Cancel { app, id, .. } => self.cancel(app, id, context.now),
             Command::SetStatus {
                 app,
                 id,
@@ -157,12 +161,19 @@ impl Model {
         if info.status == Status::Up && service_up_at == Millis::ZERO {
             service_up_at = now.wall;
         }
+        // Later than what it replaces, and than the cancel before it.
+        let of_this = |(a, i, _): &&(AppName, InstanceId, i64)| *a == app && *i == id;
+        let replaced = existing.as_ref().map(|e| e.instance.last_updated_timestamp);
+        let cancelled = self.cancelled.iter().filter(of_this).map(|(_, _, at)| *at);
+        info.last_updated_timestamp = replaced.into_iter().chain(cancelled).max().unwrap_or(0);
+        self.cancelled.retain(|(a, i, _)| *a != app || *i != id);
         info.touch(ActionType::Added, now);
+        let updated = u64::try_from(info.last_updated_timestamp).expect("a time of a test");
         let entry = Entry {
             instance: info,
             reported: reported.unwrap_or(said),
             duration_ms,
-            registered_at: now.wall,
+            registered_at: if peer { now.wall } else { Millis(updated) },
             service_up_at,
             renewed: now,
         };
@@ -222,7 +233,7 @@ impl Model {
     }
 
     /// 3.4.
-    fn cancel(&mut self, app: &AppName, id: &InstanceId) -> Said {
+    fn cancel(&mut self, app: &AppName, id: &InstanceId, now: Now) -> Said {
         let found = self.find(app, id);
         if found.is_some() || self.rules.override_scope == OverrideScope::Id {
             self.drop_override(app, id);
@@ -230,7 +241,9 @@ impl Model {
         let Some(place) = found else {
             return Said::NotFound;
         };
-        self.entries.remove(place);
+        let mut instance = self.entries.remove(place).instance;
+        instance.touch(ActionType::Deleted, now);
+        self.cancelled.push((app.clone(), id.clone(), instance.last_updated_timestamp));
         Said::Done
     }
 
@@ -360,7 +373,9 @@ impl Model {
         for (app, id) in gone {
             let place = self.find(app, id).expect("who is evicted was there");
             assert!(is_over(&self.entries[place]), "who is evicted is over");
-            self.cancel(app, id);
+            self.cancel(app, id, context.now);
+            // What expired is not remembered as cancelled.
+            self.cancelled.pop();
         }
         Said::Evicted(expired.min(size - kept), expired)
     }
@@ -456,7 +471,7 @@ trait Touch {
 impl Touch for Instance {
     fn touch(&mut self, action: ActionType, now: Now) {
         self.action_type = Some(action);
-        self.last_updated_timestamp = shown(now.wall.0);
+        self.last_updated_timestamp = shown(now.wall.0).max(self.last_updated_timestamp + 1);
     }
 
     fn raise(&mut self, dirty: Option<i64>) {
