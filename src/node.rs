@@ -370,6 +370,11 @@ fn rules_of(config: &Config) -> Rules {
             config::OverrideScope::Instance => rules::OverrideScope::Instance,
             config::OverrideScope::Id => rules::OverrideScope::Id,
         },
+        // Not a knob of its own: whoever wants overrides as the original has them wants this too.
+        replicated_override: match knobs.override_scope {
+            config::OverrideScope::Instance => rules::ReplicatedOverride::KeepsVersion,
+            config::OverrideScope::Id => rules::ReplicatedOverride::RaisesVersion,
+        },
         status_by_renewal: match knobs.status_by_renewal {
             config::StatusByRenewal::Change => rules::StatusByRenewal::Change,
             config::StatusByRenewal::Silent => rules::StatusByRenewal::Silent,

@@ -10,8 +10,8 @@ use super::eviction;
 use super::instance::{ActionType, Instance};
 use super::lease::Lease;
 use super::rules::{
-    MetadataUpdate, OverrideLift, OverrideScope, SameStatusOverride, StatusByRenewal,
-    UnknownOverride,
+    MetadataUpdate, OverrideLift, OverrideScope, ReplicatedOverride, SameStatusOverride,
+    StatusByRenewal, UnknownOverride,
 };
 use super::status::{Status, effective};
 use super::version::{self, Version};
@@ -330,7 +330,7 @@ impl Registry {
         let mut instance = (**lease.instance()).clone();
         instance.status = status;
         instance.overridden_status = status;
-        raise_dirty(&mut instance, dirty);
+        self.raise_dirty(&mut instance, dirty, context);
         mark_modified(&mut instance, context);
         let mut image = lease.to_image();
         if status == Status::Up && image.service_up_at == Millis::ZERO {
@@ -371,7 +371,7 @@ impl Registry {
             (OverrideLift::Unknown, None) => Status::Unknown,
             (_, Some(status)) => status,
         };
-        raise_dirty(&mut instance, dirty);
+        self.raise_dirty(&mut instance, dirty, context);
         mark_modified(&mut instance, context);
         let mut image = lease.to_image();
         // The original leaves this to the re-registration that it forces.
@@ -387,6 +387,14 @@ impl Registry {
             .changes
             .push(change_of(ChangeKind::OverrideLifted, image, effect, true));
         decision
+    }
+
+    /// The version only rises (`protocol.md` 3.5).
+    fn raise_dirty(&self, instance: &mut Instance, dirty: Option<i64>, context: &Context) {
+        let raises = self.rules.replicated_override == ReplicatedOverride::RaisesVersion;
+        if let Some(dirty) = dirty.filter(|_| raises || !context.is_replication) {
+            instance.last_dirty_timestamp = instance.last_dirty_timestamp.max(dirty);
+        }
     }
 
     /// `protocol.md` 1.9, or, by default, a change of the metadata alone: its version is raised by
@@ -512,13 +520,6 @@ fn mark_modified(instance: &mut Instance, context: &Context) {
     instance.action_type = Some(ActionType::Modified);
     instance.last_updated_timestamp =
         version::after(context.now.wall, instance.last_updated_timestamp);
-}
-
-/// The version only rises (`protocol.md` 3.5).
-fn raise_dirty(instance: &mut Instance, dirty: Option<i64>) {
-    if let Some(dirty) = dirty {
-        instance.last_dirty_timestamp = instance.last_dirty_timestamp.max(dirty);
-    }
 }
 
 /// 64 bits all the way: the original overflows above 2,147,483 s (`protocol.md` 10.2).

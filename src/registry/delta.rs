@@ -52,6 +52,12 @@ impl DeltaTail {
         self.entries.iter().enumerate().filter(move |(_, entry)| is_told(entry))
     }
 
+    /// How many entries clients could be told of.
+    #[cfg(test)]
+    pub(crate) fn told_len(&self) -> usize {
+        self.told().count()
+    }
+
     /// Drops what is older than `retention_ms`, from the front up to the first young entry. Says
     /// whether anything went.
     pub fn trim(&mut self, now: Millis, retention_ms: u64) -> bool {

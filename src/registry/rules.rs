@@ -12,6 +12,7 @@ pub struct Rules {
     pub same_status_override: SameStatusOverride,
     pub override_lift: OverrideLift,
     pub unknown_override: UnknownOverride,
+    pub replicated_override: ReplicatedOverride,
     pub thresholds: Thresholds,
     /// Compare dirty timestamps in renewals (`eureka.server.sync-when-timestamp-differs`).
     pub sync_when_timestamp_differs: bool,
@@ -80,6 +81,16 @@ pub enum UnknownOverride {
     Store,
 }
 
+/// What the dirty timestamp of a peer's override means if it is newer than what is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicatedOverride {
+    /// Nothing: the description of that version is still to come, by the next renewal at the latest.
+    KeepsVersion,
+    /// The version is raised to it, as the original does: the older description passes for the newer
+    /// one from then on, here and at every peer that has the newer one.
+    RaisesVersion,
+}
+
 /// How many renewals are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thresholds {
@@ -99,6 +110,7 @@ impl Default for Rules {
             same_status_override: SameStatusOverride::Stored,
             override_lift: OverrideLift::Reported,
             unknown_override: UnknownOverride::Lift,
+            replicated_override: ReplicatedOverride::KeepsVersion,
             thresholds: Thresholds::Leases,
             sync_when_timestamp_differs: true,
         }
@@ -116,6 +128,7 @@ impl Rules {
             same_status_override: SameStatusOverride::Ignored,
             override_lift: OverrideLift::Unknown,
             unknown_override: UnknownOverride::Store,
+            replicated_override: ReplicatedOverride::RaisesVersion,
             thresholds: Thresholds::Eureka,
             sync_when_timestamp_differs: true,
         }

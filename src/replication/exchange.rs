@@ -142,7 +142,11 @@ pub fn adoption(
 }
 
 /// The commands that a comparison asks of this side, and how many instances could not be read.
-pub fn repairs(found: &Compared, now: i64) -> (Vec<Command>, usize) {
+pub fn repairs(
+    found: &Compared,
+    overrides: Overrides,
+    now: i64,
+) -> (Vec<Command>, usize) {
     let mut commands: Vec<Command> = Vec::new();
     for (app, id, dirty, updated) in &found.cancelled {
         let version = Version { dirty: *dirty, updated: *updated };
@@ -158,7 +162,7 @@ pub fn repairs(found: &Compared, now: i64) -> (Vec<Command>, usize) {
     };
     let mut refused = list.refused;
     for draft in list.drafts {
-        match adoption(draft, true, Overrides::Whole) {
+        match adoption(draft, true, overrides) {
             Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,
         }

@@ -206,7 +206,7 @@ impl PeerTask {
         for effect in sender.answered(outcome, now.mono, self.context.random()) {
             match effect {
                 Effect::Adopt(draft) => self.adopt(*draft, sender.kind().is_ours()).await,
-                Effect::Repair { found, differed } => {
+                Effect::Repair { found, differed, overrides } => {
                     info!(
                         peer.url = %self.name, differed,
                         "{differed} instances differed from {} and are repaired", self.name
@@ -215,7 +215,7 @@ impl PeerTask {
                         .states
                         .update(&self.name, |state| state.repaired += differed as u64);
                     let wall = i64::try_from(now.wall.0).unwrap_or(i64::MAX);
-                    let (commands, refused) = exchange::repairs(&found, wall);
+                    let (commands, refused) = exchange::repairs(&found, overrides, wall);
                     if refused > 0 {
                         warn!(peer.url = %self.name, refused, "{refused} instances of {} cannot be read", self.name);
                     }

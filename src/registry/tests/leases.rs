@@ -249,7 +249,7 @@ fn a_cancelled_lease_is_gone_and_told_as_deleted() {
             shown(START + 501_000)
         );
         assert_eq!(scene.client(&cancel("SHOP", "1")), Said::NotFound);
-        assert_eq!(scene.delta.len(), 3);
+        assert_eq!(scene.delta.told_len(), 3);
     }
 }
 

@@ -4,7 +4,8 @@
 use super::*;
 use crate::registry::instance::ActionType;
 use crate::registry::rules::{
-    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, SameStatusOverride, StatusByRenewal,
+    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedOverride,
+    SameStatusOverride, StatusByRenewal,
     UnknownOverride,
 };
 use crate::registry::{hash_code_of, status::Status};
@@ -247,6 +248,12 @@ impl Model {
         Said::Done
     }
 
+    /// Whether the dirty timestamp that comes with an override counts.
+    fn raises(&self, context: &Context) -> bool {
+        !context.is_replication
+            || self.rules.replicated_override == ReplicatedOverride::RaisesVersion
+    }
+
     /// 3.5.
     fn set(
         &mut self,
@@ -263,6 +270,7 @@ impl Model {
         let Some(place) = self.find_alive(app, id, context) else {
             return Said::NotFound;
         };
+        let raises = self.raises(context);
         let entry = &mut self.entries[place];
         entry.renew(context.now, self.rules.lease_expiry);
         let keeps_word = self.rules.same_status_override == SameStatusOverride::Stored;
@@ -271,7 +279,7 @@ impl Model {
             entry.instance.status = status;
             entry.instance.overridden_status = status;
             entry.mark_up(context.now);
-            entry.instance.raise(dirty);
+            entry.instance.raise(dirty.filter(|_| raises));
             entry.instance.touch(ActionType::Modified, context.now);
             self.put_override(app, id, status);
         }
@@ -291,6 +299,7 @@ impl Model {
         let Some(place) = self.find_alive(app, id, context) else {
             return Said::NotFound;
         };
+        let raises = self.raises(context);
         let entry = &mut self.entries[place];
         entry.renew(context.now, self.rules.lease_expiry);
         if over.is_some() {
@@ -302,7 +311,7 @@ impl Model {
                 }
                 entry.mark_up(context.now);
             }
-            entry.instance.raise(dirty);
+            entry.instance.raise(dirty.filter(|_| raises));
             entry.instance.touch(ActionType::Modified, context.now);
             self.drop_override(app, id);
         }

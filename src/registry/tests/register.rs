@@ -52,7 +52,7 @@ fn the_newer_description_wins_and_an_equal_one_replaces() {
             assert_eq!(stored.action_type, Some(ActionType::Added));
             assert_eq!(stored.last_updated_timestamp, shown(START + 5_000));
             assert_eq!(scene.last().change.kind, ChangeKind::Reregistered);
-            assert_eq!(scene.delta.len(), 2);
+            assert_eq!(scene.delta.told_len(), 2);
         }
     }
 }

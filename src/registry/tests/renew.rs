@@ -140,11 +140,11 @@ fn a_newer_peers_override_is_stored_and_the_status_follows_at_the_next_renewal()
         if is_silent {
             assert_eq!(stored.action_type, Some(ActionType::Added));
             assert_eq!(stored.last_updated_timestamp, shown(START));
-            assert_eq!(scene.delta.len(), 1);
+            assert_eq!(scene.delta.told_len(), 1);
         } else {
             assert_eq!(stored.action_type, Some(ActionType::Modified));
             assert_eq!(stored.last_updated_timestamp, shown(START + 1_000));
-            assert_eq!(scene.delta.len(), 3);
+            assert_eq!(scene.delta.told_len(), 3);
         }
         assert_eq!(
             scene.lease("SHOP", "1").image.registered_at,

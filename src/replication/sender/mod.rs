@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::outbound::{self, BATCH_ITEMS, For, Item, Key, Told};
 use crate::changelog::Published;
+use crate::registry::command::Overrides;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 pub use words::{
     Ask, Counters, Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records,
@@ -99,6 +100,9 @@ pub struct Sender {
     /// Renewals that a digest could not tell the peer.
     owed_renewals: BTreeSet<Key>,
     compare_at: Millis,
+    /// The cursor was lost: until the registries are equal, the peer may not have heard of overrides
+    /// that this node took, and what it says of them is taken with care.
+    is_unsure: bool,
     /// Applications to compare.
     differing: Vec<String>,
     /// The last one that was compared.
@@ -128,6 +132,7 @@ impl Sender {
             owed: BTreeMap::new(),
             owed_renewals: BTreeSet::new(),
             compare_at: now,
+            is_unsure: false,
             differing: Vec::new(),
             compared: None,
             flight: None,
@@ -322,6 +327,12 @@ impl Sender {
         if self.cursor.is_some() {
             return None;
         }
+        if self.kind.is_ours() {
+            // A comparison finds what it lacks, and does not mistake an old state for news.
+            self.cursor = Some(self.sweep.take().map_or(state.lsn(), |(target, _)| target));
+            self.is_unsure = true;
+            return None;
+        }
         let (_, after) = self.sweep.get_or_insert_with(|| (state.lsn(), None)).clone();
         let (items, rest) = outbound::sweep(&state.registry, after.as_ref(), self.batch_max);
         if items.is_empty() {
@@ -388,6 +399,7 @@ impl Sender {
             }
             Outcome::Digests(differing) => {
                 self.succeeded(now);
+                self.is_unsure &= !differing.is_empty();
                 self.differing = differing;
                 Vec::new()
             }
@@ -447,9 +459,10 @@ impl Sender {
         }
         self.compare_at = now.plus(COMPARE_AGAIN_MS);
         for (app, id) in &found.wanted {
-            self.owed.insert((AppName::new(app), InstanceId::new(id)), true);
+            self.owed.insert((AppName::new(app), InstanceId::new(id)), !self.is_unsure);
         }
-        vec![Effect::Repair { found: Box::new(found), differed }]
+        let overrides = if self.is_unsure { Overrides::Merged } else { Overrides::Whole };
+        vec![Effect::Repair { found: Box::new(found), differed, overrides }]
     }
 
     /// What a request that is done with moves.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::registry::change::Record;
+use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
 use crate::replication::outbound::Item;
 use crate::replication::reconcile::Digests;
@@ -120,7 +121,7 @@ pub enum Effect {
     /// The peer has a newer version: take it over, as replication.
     Adopt(Box<Draft>),
     /// A comparison found what has to change here; so many instances differed.
-    Repair { found: Box<Compared>, differed: usize },
+    Repair { found: Box<Compared>, differed: usize, overrides: Overrides },
     /// The cursor moved: keep it.
     Cursor(Lsn),
     /// An item was given up, since the peer refuses it whatever comes with it.

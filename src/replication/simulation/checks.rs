@@ -89,7 +89,11 @@ impl World {
             let lease = node.published.registry.lease(app, id);
             let is_ours = index < self.setup.nodes;
             match (client.life, lease) {
-                (Life::Wanted, None) if client.acknowledged.is_some() && self.is_kept(is_ours) => {
+                (Life::Wanted, None)
+                    if client.acknowledged.is_some()
+                        && self.is_kept(is_ours)
+                        && !self.is_mistaken(client) =>
+                {
                     return Err(format!("{id} is lost at {}", node.name));
                 }
                 (Life::Wanted, Some(lease)) if self.is_kept(is_ours) => {
@@ -125,12 +129,21 @@ impl World {
         is_ours || self.setup.beats_in_calm
     }
 
+    /// A late cancel of a Java peer, which does not say what was cancelled, ends a newer registration. A client
+    /// that registers after a cancel without a newer dirty timestamp, at a node that had not
+    /// heard of the cancel, learns by its next heartbeat that it has to register again.
+    fn is_mistaken(&self, client: &Client) -> bool {
+        let has_java = self.setup.java_nodes > 0;
+        (client.is_stubborn || has_java) && client.cancels > 0 && !self.setup.beats_in_calm
+    }
+
     /// Operators' words: the last one holds. A client that described itself anew on a node that had not
     /// heard of an override does not undo it; that it may undo the lifting of one is accepted.
     fn check_words(&self, client: &Client) -> Result<(), String> {
         let is_clear = client.life == Life::Wanted
             && client.cancels == 0
             && client.unanswered == 0
+            && !client.had_metadata
             && !self.setup.expires
             && self.setup.java_nodes == 0;
         let Some(last) = client.words.iter().max_by_key(|word| word.version) else {

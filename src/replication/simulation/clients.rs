@@ -45,7 +45,7 @@ pub(super) struct Client {
     interval: u64,
     clock_skew: i64,
     /// Keeps its dirty timestamp when it registers after a cancel.
-    is_stubborn: bool,
+    pub(super) is_stubborn: bool,
     status: Status,
     /// Of its description.
     pub(super) dirty: i64,
@@ -58,6 +58,8 @@ pub(super) struct Client {
     pub(super) cancels: u32,
     /// Somebody put metadata since the last registration.
     pub(super) has_metadata: bool,
+    /// Somebody did at any time.
+    pub(super) had_metadata: bool,
     pub(super) words: Vec<Word>,
     /// Operators who got no answer.
     pub(super) unanswered: u32,
@@ -100,6 +102,7 @@ impl Clients {
                 is_cancelled: false,
                 cancels: 0,
                 has_metadata: false,
+                had_metadata: false,
                 words: Vec::new(),
                 unanswered: 0,
             })
@@ -374,6 +377,7 @@ impl World {
             }
             _ => {
                 client.has_metadata = true;
+                client.had_metadata = true;
                 let entry = ("op".into(), self.time.to_string().into());
                 let (app, id) = (app.clone(), id.clone());
                 (What::Metadata, Command::UpdateMetadata { app, id, entries: vec![entry] })

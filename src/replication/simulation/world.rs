@@ -375,8 +375,8 @@ impl World {
                 Effect::Adopt(draft) => {
                     exchange::adoption(*draft, is_ours, Overrides::Merged).expect("an instance")
                 }
-                Effect::Repair { found, .. } => {
-                    let (commands, refused) = exchange::repairs(&found, wall);
+                Effect::Repair { found, overrides, .. } => {
+                    let (commands, refused) = exchange::repairs(&found, overrides, wall);
                     assert_eq!(refused, 0, "instances that cannot be read");
                     commands
                 }
