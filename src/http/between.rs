@@ -69,9 +69,14 @@ impl Api {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
         let origin = request::origin(head.headers, true, head.address, Origin::Client);
+        let asking = request::identity(head.headers);
+        let told = asking.and_then(|asking| self.peers.told(&asking.node_id));
         let (state, own_id) = (self.log.snapshot(), self.own_id().to_owned());
         let compared =
-            tokio::task::spawn_blocking(move || inbound::compare(&state, &question, &own_id)).await;
+            tokio::task::spawn_blocking(move || {
+                inbound::compare(&state, &question, told, &own_id)
+            })
+            .await;
         let Ok((compared, commands)) = compared else {
             return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
         };

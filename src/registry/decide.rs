@@ -87,7 +87,9 @@ impl Registry {
         let image = LeaseImage {
             reported,
             duration_ms: duration_ms(sent.lease.duration_secs),
-            registered_at: if context.is_replication {
+            // Of a peer's registration it is when it became known here; the cancel of the one before
+            // it, which that peer may not have heard of, was earlier all the same.
+            registered_at: if context.is_replication && self.cancelled_at(&app, &id).is_none() {
                 context.now.wall
             } else {
                 Millis(u64::try_from(updated).unwrap_or(0))
@@ -131,12 +133,16 @@ impl Registry {
             version::wall(now)
         };
         let replaced = existing.map(|lease| lease.instance().last_updated_timestamp);
-        let cancelled = self
-            .tombstone(&sent.app, &sent.id())
-            .filter(|stone| stone.is_cancelled)
-            .map(|stone| stone.version.updated);
+        let cancelled = self.cancelled_at(&sent.app, &sent.id());
         let before = replaced.into_iter().chain(cancelled).max();
         made.max(before.map_or(0, |before| before.saturating_add(1)))
+    }
+
+    /// When the instance was cancelled last, if it is not there.
+    fn cancelled_at(&self, app: &AppName, id: &InstanceId) -> Option<i64> {
+        self.tombstone(app, id)
+            .filter(|stone| stone.is_cancelled)
+            .map(|stone| stone.version.updated)
     }
 
     /// `protocol.md` 1.8 and 3.3. Takes plain texts, so that a heartbeat that changes nothing

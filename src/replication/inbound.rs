@@ -1,7 +1,7 @@
 //! What nodes of our own kind ask of each other beyond the original's protocol: renewals as numbers,
 //! and comparisons of registries. Java peers never see these paths.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -119,12 +119,27 @@ impl Fingerprints {
 
 /// Compares: the answer, and the commands that cancel here what the other side cancelled. If the log
 /// does not take them now, the next comparison finds the same again.
+///
+/// `told` is up to where the other side has heard of our changes; `None` if it is told nothing. What
+/// was changed here behind it is not asked for: first that change has to get there.
 pub fn compare(
     state: &Published,
     question: &Comparison,
+    told: Option<Lsn>,
     own_id: &str,
 ) -> (Compared, Vec<Command>) {
-    let repairs = reconcile::compare(&state.registry, question);
+    let mut repairs = reconcile::compare(&state.registry, question);
+    if let Some(told) = told {
+        let records = state.delta.since(told.next());
+        if let Some(records) = records {
+            let own = records.filter(|record| !record.origin.is_replication());
+            let untold: HashSet<(&AppName, &InstanceId)> =
+                own.map(|record| (&record.change.app, &record.change.id)).collect();
+            repairs.wanted.retain(|(app, id)| !untold.contains(&(app, id)));
+        } else if told < state.lsn() {
+            repairs.wanted.clear();
+        }
+    }
     let answer = answer(state, &repairs, own_id, repairs.cancelled_there.len());
     let commands = repairs
         .cancelled_there

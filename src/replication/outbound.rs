@@ -4,7 +4,7 @@
 //! one instance become the one or two items that bring a peer from any of the states in between to
 //! the present one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::registry::Registry;
@@ -71,6 +71,8 @@ pub type Key = (AppName, InstanceId);
 struct Happened {
     was_registered: bool,
     was_overridden: bool,
+    /// The override that it was registered with last.
+    registered_with: Option<Status>,
     /// It was cancelled last in this state.
     cancelled: Option<Arc<Lease>>,
 }
@@ -87,12 +89,13 @@ pub struct Told {
 impl Told {
     /// Whether a record is part of what was told.
     fn covers(self, record: &Record) -> bool {
-        let is_override = matches!(
-            record.change.kind,
-            ChangeKind::OverrideSet | ChangeKind::OverrideLifted
-        );
-        record.lsn <= self.as_of && (self.has_override || !is_override)
+        let is_covered = self.has_override || !is_override(record.change.kind);
+        record.lsn <= self.as_of && is_covered
     }
+}
+
+fn is_override(kind: ChangeKind) -> bool {
+    matches!(kind, ChangeKind::OverrideSet | ChangeKind::OverrideLifted)
 }
 
 /// A batch of changes, and the position up to which a peer that took it has everything.
@@ -129,9 +132,14 @@ pub fn changes<'a>(
     let mut is_full = false;
     let mut order: Vec<Key> = Vec::new();
     let mut happened: HashMap<Key, Happened> = HashMap::new();
+    // Instances of whose override a peer told us.
+    let mut heard: HashSet<Key> = HashSet::new();
     let mut count = 0;
     for record in records {
         let change = &record.change;
+        if peer.is_our_kind && record.origin.is_replication() && is_override(change.kind) {
+            heard.insert((change.app.clone(), change.id.clone()));
+        }
         if !record.origin.is_replication() && is_passed_on(change.kind) {
             let key = (change.app.clone(), change.id.clone());
             let is_told = peer.told.get(&key).is_some_and(|told| told.covers(record));
@@ -142,9 +150,12 @@ pub fn changes<'a>(
                 }
                 let mut after = before.cloned().unwrap_or_default();
                 after.note(record);
+                after.was_overridden |= heard.contains(&key);
                 let had = before.map_or(0, |before| before.items(&key, state, peer).len());
                 let grown = count - had + after.items(&key, state, peer).len();
-                if grown > peer.at_most && !order.is_empty() && grown > count {
+                // One instance is told of as a whole, however few items a batch may have.
+                let is_alone = order.is_empty() || order.len() == 1 && before.is_some();
+                if grown > peer.at_most && grown > count && !is_alone {
                     is_full = true;
                     continue;
                 }
@@ -167,7 +178,7 @@ pub fn changes<'a>(
             continue;
         }
         let is_gone = state.lease(key.0.as_str(), key.1.as_str()).is_none();
-        let has_override = happened.was_overridden || is_gone;
+        let has_override = is_gone || items.len() > 1;
         changes.items.extend(items);
         changes.told.push((key, Told { as_of: state.lsn(), has_override }));
     }
@@ -269,7 +280,11 @@ impl Happened {
                     Arc::new(Lease { image: image.clone(), clock, lsn: record.lsn })
                 });
             }
-            _ => self.was_registered = true,
+            _ => {
+                self.was_registered = true;
+                let image = change.lease.as_ref();
+                self.registered_with = image.map(|image| image.instance.overridden_status);
+            }
         }
     }
 
@@ -291,7 +306,9 @@ impl Happened {
         let Some(lease) = lease else { return items };
         if peer.is_our_kind {
             if self.was_registered || self.was_overridden {
-                items.extend(state_of(lease, state, self.was_overridden));
+                let now = lease.instance().overridden_status;
+                let has_changed = self.registered_with.is_some_and(|before| before != now);
+                items.extend(state_of(lease, state, self.was_overridden || has_changed));
             }
             return items;
         }

@@ -166,6 +166,7 @@ impl Model {
         let of_this = |(a, i, _): &&(AppName, InstanceId, i64)| *a == app && *i == id;
         let replaced = existing.as_ref().map(|e| e.instance.last_updated_timestamp);
         let cancelled = self.cancelled.iter().filter(of_this).map(|(_, _, at)| *at);
+        let was_cancelled = self.cancelled.iter().any(|stone| of_this(&stone));
         info.last_updated_timestamp = replaced.into_iter().chain(cancelled).max().unwrap_or(0);
         self.cancelled.retain(|(a, i, _)| *a != app || *i != id);
         info.touch(ActionType::Added, now);
@@ -174,7 +175,7 @@ impl Model {
             instance: info,
             reported: reported.unwrap_or(said),
             duration_ms,
-            registered_at: if peer { now.wall } else { Millis(updated) },
+            registered_at: if peer && !was_cancelled { now.wall } else { Millis(updated) },
             service_up_at,
             renewed: now,
         };

@@ -212,6 +212,10 @@ impl Sender {
         if let Some(next) = self.next_sweep(state) {
             return next;
         }
+        if self.failures > 0 {
+            // There is nothing to tell, but to know whether it answers again.
+            return self.ask(Flight::Probe, Ask::Probe);
+        }
         if let Some(next) = self.next_comparison(now) {
             return next;
         }
@@ -345,7 +349,7 @@ impl Sender {
     /// Whether registries are compared: only when the peer should have everything, since differences
     /// are to be expected while changes are on their way.
     fn compares(&self) -> bool {
-        self.kind.is_ours() && self.cursor.is_some() && self.failures == 0
+        self.kind.is_ours() && self.cursor.is_some()
     }
 
     fn next_comparison(&mut self, now: Millis) -> Option<Next> {

@@ -96,11 +96,15 @@ impl World {
                 {
                     return Err(format!("{id} is lost at {}", node.name));
                 }
-                (Life::Wanted, Some(lease)) if self.is_kept(is_ours) => {
+                (Life::Wanted, Some(lease))
+                    if self.is_kept(is_ours) && !self.is_mistaken(client) =>
+                {
                     let has = lease.instance().last_dirty_timestamp;
                     let said = lease.instance().metadata.get("v").map(|v| v.parse::<i64>());
                     let said = said.and_then(Result::ok).unwrap_or(0);
-                    if client.acknowledged.is_some_and(|dirty| has < dirty || said < dirty) {
+                    // Java peers raise the version of a description that they do not have.
+                    let is_old = |dirty| has < dirty || is_ours && said < dirty;
+                    if client.acknowledged.is_some_and(is_old) {
                         return Err(format!(
                             "{id} at {} is of {has} and says {said}, {:?} was acknowledged",
                             node.name, client.acknowledged
@@ -150,7 +154,9 @@ impl World {
             return Ok(());
         };
         let is_tied = client.words.iter().filter(|word| word.version == last.version).count() > 1;
-        if !is_clear || is_tied {
+        // Words about different descriptions were said on nodes that had not heard of each other.
+        let is_mixed = client.words.iter().any(|word| word.version.dirty != last.version.dirty);
+        if !is_clear || is_tied || is_mixed {
             return Ok(());
         }
         let registry = &self.nodes[0].published.registry;

@@ -112,7 +112,7 @@ impl Clients {
 }
 
 impl Client {
-    fn describe(&self) -> Instance {
+    pub(super) fn describe(&self) -> Instance {
         Instance {
             instance_id: Some(self.id.shared().clone()),
             app: self.app.clone(),

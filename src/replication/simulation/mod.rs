@@ -12,6 +12,8 @@ mod node;
 mod random;
 mod world;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use random::Random;
 use world::{Setup, World};
 
@@ -90,13 +92,26 @@ fn every_cluster_agrees_after_the_storm() {
     }
     let seeds = number_in("EUREKAD_SIM_SEEDS").unwrap_or(SEEDS);
     let first = number_in("EUREKAD_SIM_FIRST").unwrap_or(0);
-    let failures: Vec<(u64, String)> = (first..first + seeds)
-        .filter_map(|seed| {
-            let failed = std::panic::catch_unwind(|| run(seed, false).1);
-            let result = failed.unwrap_or_else(|_| Err("it panicked".into()));
-            result.err().map(|error| (seed, error))
-        })
-        .collect();
+    let next = AtomicU64::new(first);
+    let work = || {
+        let mut failures: Vec<(u64, String)> = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + seeds {
+                return failures;
+            }
+            let ended = std::panic::catch_unwind(|| run(seed, false).1);
+            let result = ended.unwrap_or_else(|_| Err("it panicked".into()));
+            failures.extend(result.err().map(|error| (seed, error)));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut failures: Vec<(u64, String)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().flat_map(|worker| worker.join().expect("a worker"));
+        ended.collect()
+    });
+    failures.sort();
     for (seed, error) in failures.iter().take(20) {
         println!("seed {seed}: {error}");
     }

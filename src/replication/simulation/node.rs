@@ -296,8 +296,10 @@ impl SimNode {
             }
             crate::replication::COMPARE_PATH => {
                 let question: Comparison = serde_json::from_slice(body).expect("a comparison");
+                let told = self.links.get(&index).map(|link| link.sender.cursor());
+                let told = told.map(Option::unwrap_or_default);
                 let (compared, commands) =
-                    inbound::compare(&self.published, &question, &self.name);
+                    inbound::compare(&self.published, &question, told, &self.name);
                 let origin = Origin::Peer(name.into());
                 let (_, waits) = self.submit(&commands, &origin, time);
                 let body = serde_json::to_vec(&compared).expect("a comparison");
