@@ -15,14 +15,14 @@ use crate::cache::{self, ResponseCache};
 use crate::changelog::{ChangeLog, Facts, StoreHealth, WriterSettings, recover};
 use crate::clock::Clock;
 use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
-use crate::http::{Api, Peering};
 use crate::http::server::{ServerSettings, serve};
+use crate::http::{Api, Peering};
 use crate::registry::rules::{self, Rules};
+use crate::registry::self_preservation::{RenewalMeter, Settings};
 use crate::replication::reconcile::DigestCache;
 use crate::replication::state::PeerStates;
 use crate::replication::transport::Identity;
 use crate::replication::{self, ReadsGate};
-use crate::registry::self_preservation::{RenewalMeter, Settings};
 use crate::store::{self, Durability, OnDamage, Opened, Progress, StoreError, StoreOptions};
 use crate::timers::Timers;
 use crate::types::Millis;
@@ -131,7 +131,11 @@ impl Node {
             serving_since,
         )));
         let identity = Identity {
-            node_id: config.store.node_id.clone().unwrap_or_else(|| facts.node_id.clone()),
+            node_id: config
+                .store
+                .node_id
+                .clone()
+                .unwrap_or_else(|| facts.node_id.clone()),
             boot: format!("{:x}-{:x}", clock.now().wall.0, std::process::id()),
         };
         let digests = Arc::new(DigestCache::default());

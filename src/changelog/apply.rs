@@ -59,5 +59,8 @@ pub(crate) fn apply(
         state.delta.push(&record, now.mono);
         records.push(record);
     }
-    Applied { reply: decision.reply, counts }
+    Applied {
+        reply: decision.reply,
+        counts,
+    }
 }

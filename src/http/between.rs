@@ -44,10 +44,15 @@ impl Api {
         if !digest.len().is_multiple_of(8) {
             return answer::empty(StatusCode::BAD_REQUEST);
         }
-        let unknown = self.fingerprints.renew(&self.log.snapshot(), digest, |app, id| {
-            self.log.renew(app, id, Renewal::default(), true).ok()
-        });
-        let places: Vec<u8> = unknown.iter().flat_map(|place| place.to_be_bytes()).collect();
+        let unknown = self
+            .fingerprints
+            .renew(&self.log.snapshot(), digest, |app, id| {
+                self.log.renew(app, id, Renewal::default(), true).ok()
+            });
+        let places: Vec<u8> = unknown
+            .iter()
+            .flat_map(|place| place.to_be_bytes())
+            .collect();
         answer::with_body(StatusCode::OK, "application/octet-stream", places)
     }
 
@@ -73,14 +78,16 @@ impl Api {
         let told = asking.and_then(|asking| self.peers.told(&asking.node_id));
         let (state, own_id) = (self.log.snapshot(), self.own_id().to_owned());
         let compared =
-            tokio::task::spawn_blocking(move || {
-                inbound::compare(&state, &question, told, &own_id)
-            })
-            .await;
+            tokio::task::spawn_blocking(move || inbound::compare(&state, &question, told, &own_id))
+                .await;
         let Ok((compared, commands)) = compared else {
             return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
         };
-        let request = Request { commands, origin, actor: Actor::default() };
+        let request = Request {
+            commands,
+            origin,
+            actor: Actor::default(),
+        };
         match self.log.submit(request).await {
             Ok(_) => as_json(&compared),
             Err(why) => answer::unavailable(&why),

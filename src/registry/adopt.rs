@@ -18,8 +18,7 @@ use crate::types::Millis;
 impl Registry {
     pub(super) fn decide_adopt(&self, adoption: &Adoption, context: &Context) -> Decision {
         let mut sent = (*adoption.instance).clone();
-        sent.last_updated_timestamp =
-            version::told(context.now.wall, sent.last_updated_timestamp);
+        sent.last_updated_timestamp = version::told(context.now.wall, sent.last_updated_timestamp);
         let registered = version::told(context.now.wall, adoption.registered);
         let (app, id) = (sent.app.clone(), sent.id());
         let Some(existing) = self.lease(app.as_str(), id.as_str()) else {
@@ -95,7 +94,14 @@ impl Registry {
             renewed_at: context.now.wall,
             instance: Arc::new(instance),
         };
-        let change = Change { app, id, kind, lease: Some(image), override_effect, visible: true };
+        let change = Change {
+            app,
+            id,
+            kind,
+            lease: Some(image),
+            override_effect,
+            visible: true,
+        };
         Decision {
             changes: vec![change],
             renews: existing.cloned(),

@@ -27,9 +27,7 @@ impl Registry {
                 self.decide_renewal(app.as_str(), id.as_str(), *renewal, context)
             }
             Command::Adopt(adoption) => self.decide_adopt(adoption, context),
-            Command::Cancel { app, id, version } => {
-                self.decide_cancel(app, id, *version, context)
-            }
+            Command::Cancel { app, id, version } => self.decide_cancel(app, id, *version, context),
             Command::SetStatus {
                 app,
                 id,
@@ -267,7 +265,7 @@ impl Registry {
                 updated: version::told(context.now.wall, cancelled.updated),
                 ..cancelled
             });
-            if cancelled.is_some_and(|cancelled| registered > cancelled) {
+            if cancelled.is_some_and(|cancelled| !registered.is_before_cancel(cancelled)) {
                 return Decision::reply(Reply::Conflict(lease.clone()));
             }
             let mut change = removal(ChangeKind::Cancelled, lease, context);

@@ -48,8 +48,12 @@ impl DeltaTail {
 
     /// What clients are told of, with its place.
     fn told(&self) -> impl Iterator<Item = (usize, &Entry)> {
-        let is_told = |entry: &Entry| entry.record.change.visible && entry.record.change.lease.is_some();
-        self.entries.iter().enumerate().filter(move |(_, entry)| is_told(entry))
+        let is_told =
+            |entry: &Entry| entry.record.change.visible && entry.record.change.lease.is_some();
+        self.entries
+            .iter()
+            .enumerate()
+            .filter(move |(_, entry)| is_told(entry))
     }
 
     /// How many entries clients could be told of.

@@ -37,8 +37,8 @@ use change::{ChangeKind, LeaseImage, OverrideEffect, Record};
 use lease::{Lease, LeaseClock};
 use rules::{OverrideScope, Rules};
 use status::Status;
-pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
 use tombstones::Tombstones;
+pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
 use version::Version;
 use vips::VipIndex;
 
@@ -209,8 +209,14 @@ impl Registry {
     /// Remembers a removal that a checkpoint does not tell of, unless the lease is there again.
     pub fn restore_tombstone(&mut self, record: &Record) {
         let change = &record.change;
-        let is_there = self.lease(change.app.as_str(), change.id.as_str()).is_some();
-        if let Some(image) = change.lease.as_ref().filter(|_| !is_there && change.kind.removes()) {
+        let is_there = self
+            .lease(change.app.as_str(), change.id.as_str())
+            .is_some();
+        if let Some(image) = change
+            .lease
+            .as_ref()
+            .filter(|_| !is_there && change.kind.removes())
+        {
             let stone = Tombstone {
                 version: Version::of(&image.instance),
                 is_cancelled: change.kind == ChangeKind::Cancelled,

@@ -27,7 +27,7 @@ impl Tombstone {
     /// Whether the removal is about a lease that was registered in this version: `registration` is
     /// [`Version::of_registration`].
     pub fn reaches(&self, registration: Version) -> bool {
-        registration <= self.version
+        registration.is_before_cancel(self.version)
     }
 }
 
@@ -57,9 +57,14 @@ impl Tombstones {
         self.order.push_back((stone.at, key.clone()));
         self.stones.insert(key, stone);
         while self.order.len() > KEPT_MAX
-            || self.order.front().is_some_and(|(at, _)| stone.at.since(*at) > KEPT_MS)
+            || self
+                .order
+                .front()
+                .is_some_and(|(at, _)| stone.at.since(*at) > KEPT_MS)
         {
-            let Some((at, key)) = self.order.pop_front() else { return };
+            let Some((at, key)) = self.order.pop_front() else {
+                return;
+            };
             // A younger one of the same instance has an entry of its own.
             if self.stones.get(&key).is_some_and(|stone| stone.at == at) {
                 self.stones.remove(&key);

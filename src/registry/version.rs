@@ -40,6 +40,13 @@ impl Version {
             updated: image.instance.last_updated_timestamp.min(registered),
         }
     }
+
+    /// Whether what was registered in this version is what a cancel in version `cancelled` is about.
+    /// A newer description is not, and neither is a later registration: clients that keep their
+    /// version, or whose clock was put back, register again with the same or an older one.
+    pub fn is_before_cancel(self, cancelled: Self) -> bool {
+        self.dirty <= cancelled.dirty && self.updated <= cancelled.updated
+    }
 }
 
 /// The time of a change at `now` to what was changed at `previous` before.

@@ -37,7 +37,10 @@ pub struct ItemOutcome {
 
 impl ItemOutcome {
     fn of(status: u16) -> Self {
-        Self { status, entity: None }
+        Self {
+            status,
+            entity: None,
+        }
     }
 }
 
@@ -45,7 +48,10 @@ impl ItemOutcome {
 #[derive(Debug)]
 enum Step {
     Answered(ItemOutcome),
-    Command { place: usize, has_bad_override: bool },
+    Command {
+        place: usize,
+        has_bad_override: bool,
+    },
 }
 
 /// A batch, ready to be carried out.
@@ -72,7 +78,11 @@ impl Plan {
             let explicit = items
                 .next_if(|next| is_state && next.is_override_of(&item))
                 .is_some();
-            let overrides = if explicit { Overrides::Whole } else { Overrides::Merged };
+            let overrides = if explicit {
+                Overrides::Whole
+            } else {
+                Overrides::Merged
+            };
             plan.add(item, terms, overrides, registry, &mut renew);
             if explicit {
                 plan.add_same();
@@ -87,9 +97,10 @@ impl Plan {
         let answers = self.steps.into_iter().map(|step| {
             let mut outcome = match step {
                 Step::Answered(outcome) => outcome,
-                Step::Command { place, has_bad_override } => {
-                    outcome_of(replies.get(place), has_bad_override)
-                }
+                Step::Command {
+                    place,
+                    has_bad_override,
+                } => outcome_of(replies.get(place), has_bad_override),
             };
             if let Some(entity) = &mut outcome.entity {
                 let instance = entity.instance();
@@ -106,9 +117,10 @@ impl Plan {
     /// Another item that is answered as the last one is.
     fn add_same(&mut self) {
         let same = match self.steps.last() {
-            Some(Step::Command { place, .. }) => {
-                Step::Command { place: *place, has_bad_override: false }
-            }
+            Some(Step::Command { place, .. }) => Step::Command {
+                place: *place,
+                has_bad_override: false,
+            },
             Some(Step::Answered(outcome)) => Step::Answered(outcome.clone()),
             None => return,
         };
@@ -143,7 +155,10 @@ impl Plan {
 
     fn command(&mut self, command: Command, has_bad_override: bool) -> Step {
         self.commands.push(command);
-        Step::Command { place: self.commands.len() - 1, has_bad_override }
+        Step::Command {
+            place: self.commands.len() - 1,
+            has_bad_override,
+        }
     }
 }
 
@@ -192,19 +207,30 @@ fn command_of(
         Action::Heartbeat => {
             let overridden = item.overridden_status.as_deref().map(Status::parse);
             has_bad_override = overridden == Some(None);
-            let renewal = Renewal { dirty, overridden: overridden.flatten() };
+            let renewal = Renewal {
+                dirty,
+                overridden: overridden.flatten(),
+            };
             Command::Renew { app, id, renewal }
         }
         Action::Cancel => {
             // Java peers say nothing of what they cancelled.
-            let version = item.instance.filter(|_| terms.is_our_kind).map(|draft| Version {
-                dirty: draft.last_dirty_timestamp,
-                updated: draft.last_updated_timestamp,
-            });
+            let version = item
+                .instance
+                .filter(|_| terms.is_our_kind)
+                .map(|draft| Version {
+                    dirty: draft.last_dirty_timestamp,
+                    updated: draft.last_updated_timestamp,
+                });
             Command::Cancel { app, id, version }
         }
         Action::StatusUpdate => match status {
-            Some(status) => Command::SetStatus { app, id, status, dirty },
+            Some(status) => Command::SetStatus {
+                app,
+                id,
+                status,
+                dirty,
+            },
             None => return Err(if is_known() { 500 } else { 404 }),
         },
         Action::DeleteStatusOverride => {
@@ -212,7 +238,12 @@ fn command_of(
             if (is_bad || dirty.is_none()) && is_known() {
                 return Err(500);
             }
-            Command::DeleteOverride { app, id, status, dirty }
+            Command::DeleteOverride {
+                app,
+                id,
+                status,
+                dirty,
+            }
         }
     };
     Ok((command, has_bad_override))

@@ -34,7 +34,9 @@ pub struct ReadsGate {
 
 impl ReadsGate {
     pub fn opening_at(at: Millis) -> Self {
-        Self { opens_at: AtomicU64::new(at.0) }
+        Self {
+            opens_at: AtomicU64::new(at.0),
+        }
     }
 
     pub fn is_open(&self, now: Millis) -> bool {
@@ -67,7 +69,10 @@ pub(super) async fn copy(
     if urls.is_empty() {
         return;
     }
-    info!(peers = urls.len(), "the store is empty: copying the registry from a peer");
+    info!(
+        peers = urls.len(),
+        "the store is empty: copying the registry from a peer"
+    );
     loop {
         let mut empty = 0;
         for url in &urls {
@@ -104,7 +109,10 @@ pub(super) async fn copy(
 
 async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
     let timeout = context.peers.copy_connect_timeout + context.peers.copy_read_timeout;
-    let sent = context.transport.send(url, Method::GET, "apps/", "", Vec::new(), timeout).await;
+    let sent = context
+        .transport
+        .send(url, Method::GET, "apps/", "", Vec::new(), timeout)
+        .await;
     let answer = match sent {
         Ok(answer) if answer.status == 200 => answer,
         Ok(answer) => {
@@ -116,7 +124,9 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
             return Had::NoAnswer;
         }
     };
-    let is_ourselves = answer.identity().is_some_and(|identity| identity == context.identity);
+    let is_ourselves = answer
+        .identity()
+        .is_some_and(|identity| identity == context.identity);
     if is_ourselves {
         return Had::Nothing;
     }

@@ -47,7 +47,11 @@ pub fn message(
     digests: &Digests,
     own_id: &str,
 ) -> Message {
-    let json = |path, body| Message { path, content_type: "application/json", body };
+    let json = |path, body| Message {
+        path,
+        content_type: "application/json",
+        body,
+    };
     match ask {
         Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id)),
         Ask::Batch(items) => json(BATCH_PATH, batch(items, kind, own_id)),
@@ -57,9 +61,10 @@ pub fn message(
             body: renewals(items),
         },
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
-        Ask::Compare(names) => {
-            json(super::COMPARE_PATH, to_json(&Comparison::of(registry, names)))
-        }
+        Ask::Compare(names) => json(
+            super::COMPARE_PATH,
+            to_json(&Comparison::of(registry, names)),
+        ),
     }
 }
 
@@ -108,10 +113,16 @@ fn batch_outcome(sent: usize, body: &[u8], now: i64) -> Outcome {
         Ok(replies) if replies.len() == sent => Outcome::Items(
             replies
                 .into_iter()
-                .map(|reply| ItemResult { status: reply.status, entity: reply.entity })
+                .map(|reply| ItemResult {
+                    status: reply.status,
+                    entity: reply.entity,
+                })
                 .collect(),
         ),
-        Ok(replies) => Outcome::WrongCount { sent, got: replies.len() },
+        Ok(replies) => Outcome::WrongCount {
+            sent,
+            got: replies.len(),
+        },
         Err(error) => broken(&error),
     }
 }
@@ -130,38 +141,57 @@ pub fn adoption(
     let instance = wire::validate(draft, &app, false)?;
     if is_our_kind {
         let instance = instance.into();
-        return Ok(vec![Command::Adopt(Adoption { instance, registered, overrides })]);
+        return Ok(vec![Command::Adopt(Adoption {
+            instance,
+            registered,
+            overrides,
+        })]);
     }
     let (app, id) = (instance.app.clone(), instance.id());
     let overridden = instance.overridden_status;
     let mut commands = vec![Command::Register(instance.into())];
     if overridden != Status::Unknown {
-        commands.push(Command::SetStatus { app, id, status: overridden, dirty: None });
+        commands.push(Command::SetStatus {
+            app,
+            id,
+            status: overridden,
+            dirty: None,
+        });
     }
     Ok(commands)
 }
 
 /// The commands that a comparison asks of this side, and how many instances could not be read.
-pub fn repairs(
-    found: &Compared,
-    overrides: Overrides,
-    now: i64,
-) -> (Vec<Command>, usize) {
+///
+/// Where something happened to an instance after its registration, the lack of an override means that
+/// it was lifted; right after a registration that node may not have heard of it.
+pub fn repairs(found: &Compared, overrides: Overrides, now: i64) -> (Vec<Command>, usize) {
     let mut commands: Vec<Command> = Vec::new();
     for (app, id, dirty, updated) in &found.cancelled {
-        let version = Version { dirty: *dirty, updated: *updated };
+        let version = Version {
+            dirty: *dirty,
+            updated: *updated,
+        };
         commands.push(Command::Cancel {
             app: AppName::new(app),
             id: InstanceId::new(id),
             version: Some(version),
         });
     }
-    let Some(list) = &found.newer else { return (commands, 0) };
+    let Some(list) = &found.newer else {
+        return (commands, 0);
+    };
     let Ok(list) = wire::decode_applications(list.get().as_bytes(), &Limits::default(), now) else {
         return (commands, found.newer_count);
     };
     let mut refused = list.refused;
     for draft in list.drafts {
+        let is_untouched = draft.last_updated_timestamp <= draft.lease_times.registration;
+        let overrides = if is_untouched {
+            Overrides::Merged
+        } else {
+            overrides
+        };
         match adoption(draft, true, overrides) {
             Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,
@@ -181,12 +211,18 @@ fn renewals(items: &[Item]) -> Vec<u8> {
         Item::Heartbeat { lease, .. } => reconcile::fingerprint(lease),
         Item::Register(_) | Item::Cancel(_) | Item::SetStatus { .. } | Item::DeleteOverride(_) => 0,
     };
-    items.iter().flat_map(|item| fingerprint(item).to_be_bytes()).collect()
+    items
+        .iter()
+        .flat_map(|item| fingerprint(item).to_be_bytes())
+        .collect()
 }
 
 fn batch(items: &[Item], kind: &Kind, own_id: &str) -> Vec<u8> {
     let mut body = Vec::new();
-    write_batch(&mut body, items.iter().map(|item| outgoing(item, kind, own_id)));
+    write_batch(
+        &mut body,
+        items.iter().map(|item| outgoing(item, kind, own_id)),
+    );
     body
 }
 

@@ -68,7 +68,9 @@ impl Index {
             Some(records) => {
                 for record in records {
                     let change = &record.change;
-                    let lease = state.registry.lease(change.app.as_str(), change.id.as_str());
+                    let lease = state
+                        .registry
+                        .lease(change.app.as_str(), change.id.as_str());
                     lease.into_iter().for_each(|lease| self.insert(lease));
                 }
             }
@@ -82,8 +84,10 @@ impl Index {
 
     fn insert(&mut self, lease: &Lease) {
         let instance = lease.instance();
-        self.leases
-            .insert(reconcile::fingerprint(lease), (instance.app.clone(), instance.id()));
+        self.leases.insert(
+            reconcile::fingerprint(lease),
+            (instance.app.clone(), instance.id()),
+        );
     }
 }
 
@@ -133,9 +137,12 @@ pub fn compare(
         let records = state.delta.since(told.next());
         if let Some(records) = records {
             let own = records.filter(|record| !record.origin.is_replication());
-            let untold: HashSet<(&AppName, &InstanceId)> =
-                own.map(|record| (&record.change.app, &record.change.id)).collect();
-            repairs.wanted.retain(|(app, id)| !untold.contains(&(app, id)));
+            let untold: HashSet<(&AppName, &InstanceId)> = own
+                .map(|record| (&record.change.app, &record.change.id))
+                .collect();
+            repairs
+                .wanted
+                .retain(|(app, id)| !untold.contains(&(app, id)));
         } else if told < state.lsn() {
             repairs.wanted.clear();
         }
@@ -144,14 +151,20 @@ pub fn compare(
     let commands = repairs
         .cancelled_there
         .into_iter()
-        .map(|(app, id, version)| Command::Cancel { app, id, version: Some(version) })
+        .map(|(app, id, version)| Command::Cancel {
+            app,
+            id,
+            version: Some(version),
+        })
         .collect();
     (answer, commands)
 }
 
 fn answer(state: &Published, repairs: &Repairs, own_id: &str, cancelled_here: usize) -> Compared {
     let names = |keys: &[(AppName, InstanceId)]| {
-        keys.iter().map(|(app, id)| (app.to_string(), id.to_string())).collect()
+        keys.iter()
+            .map(|(app, id)| (app.to_string(), id.to_string()))
+            .collect()
     };
     Compared {
         wanted: names(&repairs.wanted),
@@ -159,7 +172,12 @@ fn answer(state: &Published, repairs: &Repairs, own_id: &str, cancelled_here: us
             .cancelled_here
             .iter()
             .map(|(app, id, version)| {
-                (app.to_string(), id.to_string(), version.dirty, version.updated)
+                (
+                    app.to_string(),
+                    id.to_string(),
+                    version.dirty,
+                    version.updated,
+                )
             })
             .collect(),
         newer: list_of(state, &repairs.ours_newer, own_id),
@@ -182,12 +200,20 @@ fn list_of(
     wire::list_head(&mut text, format, detail, "1", "", false);
     let mut is_first = true;
     for (app, id) in keys {
-        let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+        let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
+            continue;
+        };
         if !is_first {
             text.extend_from_slice(wire::list_separator(format, detail));
         }
         is_first = false;
-        wire::list_fragment(&mut text, format, detail, app.as_str(), [view_of(lease, own_id)]);
+        wire::list_fragment(
+            &mut text,
+            format,
+            detail,
+            app.as_str(),
+            [view_of(lease, own_id)],
+        );
     }
     wire::list_tail(&mut text, format, detail, "1", "", false);
     RawValue::from_string(String::from_utf8(text).ok()?).ok()

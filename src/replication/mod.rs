@@ -69,7 +69,9 @@ pub(crate) struct Context {
 impl Context {
     /// Spreads retries; not for secrets.
     pub(crate) fn random(&self) -> u64 {
-        let step = self.seed.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let step = self
+            .seed
+            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         let mixed = (step ^ (step >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed ^ (mixed >> 31)
     }
@@ -140,8 +142,12 @@ async fn supervise(context: Arc<Context>, tasks: TaskTracker, stop: Cancellation
             () = stop.cancelled() => return,
             _ = interval.tick() => {}
         }
-        let urls: BTreeMap<String, ServiceUrl> =
-            context.peers.urls().into_iter().map(|url| (url.to_string(), url.clone())).collect();
+        let urls: BTreeMap<String, ServiceUrl> = context
+            .peers
+            .urls()
+            .into_iter()
+            .map(|url| (url.to_string(), url.clone()))
+            .collect();
         running.retain(|name, token| {
             let stays = urls.contains_key(name);
             if !stays {

@@ -29,10 +29,7 @@ pub enum Item {
     /// It is gone; as it was when it was cancelled.
     Cancel(Arc<Lease>),
     /// The override that holds.
-    SetStatus {
-        lease: Arc<Lease>,
-        status: Status,
-    },
+    SetStatus { lease: Arc<Lease>, status: Status },
     /// No override holds; the status is what the instance has now.
     DeleteOverride(Arc<Lease>),
 }
@@ -170,9 +167,15 @@ pub fn changes<'a>(
             upto = record.lsn;
         }
     }
-    let mut changes = Changes { items: Vec::with_capacity(count), told: Vec::new(), upto };
+    let mut changes = Changes {
+        items: Vec::with_capacity(count),
+        told: Vec::new(),
+        upto,
+    };
     for key in order {
-        let Some(happened) = happened.get(&key) else { continue };
+        let Some(happened) = happened.get(&key) else {
+            continue;
+        };
         let items = happened.items(&key, state, peer);
         if items.is_empty() {
             continue;
@@ -180,7 +183,13 @@ pub fn changes<'a>(
         let is_gone = state.lease(key.0.as_str(), key.1.as_str()).is_none();
         let has_override = is_gone || items.len() > 1;
         changes.items.extend(items);
-        changes.told.push((key, Told { as_of: state.lsn(), has_override }));
+        changes.told.push((
+            key,
+            Told {
+                as_of: state.lsn(),
+                has_override,
+            },
+        ));
     }
     changes
 }
@@ -194,22 +203,28 @@ pub fn state_of(lease: &Arc<Lease>, state: &Registry, has_override: bool) -> Vec
     items
 }
 
+/// Whether nothing has happened to it since it was registered: then its node may not have heard of an
+/// override that holds elsewhere.
+pub fn is_untouched(lease: &Lease) -> bool {
+    let registered = i64::try_from(lease.image.registered_at.0).unwrap_or(i64::MAX);
+    lease.instance().last_updated_timestamp <= registered
+}
+
 fn override_of(lease: &Arc<Lease>, state: &Registry) -> Item {
     let instance = lease.instance();
     match state.override_of(&instance.app, &instance.id()) {
-        Some(status) => Item::SetStatus { lease: lease.clone(), status },
+        Some(status) => Item::SetStatus {
+            lease: lease.clone(),
+            status,
+        },
         None => Item::DeleteOverride(lease.clone()),
     }
 }
 
-/// The whole registry, for a peer that the log cannot bring up to date: one heartbeat per lease (a
-/// peer that lacks it, or has it older, asks for it; one that has it newer says so) and every
-/// override. Starts behind `after` and stops at a batch; the last key is where to go on.
-pub fn sweep(
-    state: &Registry,
-    after: Option<&Key>,
-    at_most: usize,
-) -> (Vec<Item>, Option<Key>) {
+/// The whole registry, for a Java peer that the log cannot bring up to date: one heartbeat per lease (a
+/// peer that lacks it, or has it older, asks for it; one that has it newer says so), and the whole
+/// state where an override holds. Starts behind `after` and stops at a batch; the last key is where to go on.
+pub fn sweep(state: &Registry, after: Option<&Key>, at_most: usize) -> (Vec<Item>, Option<Key>) {
     let mut items = Vec::new();
     let mut last = None;
     for lease in state.leases_after(after) {
@@ -218,9 +233,12 @@ pub fn sweep(
         if items.len() + 2 > at_most.max(2) {
             return (items, last);
         }
-        items.push(Item::Heartbeat { lease: lease.clone(), overridden });
-        if let Some(status) = overridden {
-            items.push(Item::SetStatus { lease: lease.clone(), status });
+        match overridden {
+            Some(_) => items.extend(state_of(lease, state, true)),
+            None => items.push(Item::Heartbeat {
+                lease: lease.clone(),
+                overridden,
+            }),
         }
         last = Some((app, id));
     }
@@ -248,7 +266,10 @@ pub fn renewals(
         }
         let instance = lease.instance();
         let overridden = state.override_of(&instance.app, &instance.id());
-        items.push(Item::Heartbeat { lease: lease.clone(), overridden });
+        items.push(Item::Heartbeat {
+            lease: lease.clone(),
+            overridden,
+        });
     }
     (items, None)
 }
@@ -275,9 +296,16 @@ impl Happened {
             ChangeKind::OverrideSet | ChangeKind::OverrideLifted => self.was_overridden = true,
             ChangeKind::Cancelled => {
                 self.cancelled = change.lease.as_ref().map(|image| {
-                    let renewed = Now { wall: image.renewed_at, mono: Millis::ZERO };
+                    let renewed = Now {
+                        wall: image.renewed_at,
+                        mono: Millis::ZERO,
+                    };
                     let clock = Arc::new(LeaseClock::new(renewed));
-                    Arc::new(Lease { image: image.clone(), clock, lsn: record.lsn })
+                    Arc::new(Lease {
+                        image: image.clone(),
+                        clock,
+                        lsn: record.lsn,
+                    })
                 });
             }
             _ => {
@@ -303,21 +331,15 @@ impl Happened {
                 items.push(Item::Cancel(cancelled.clone()));
             }
         }
-        let Some(lease) = lease else { return items };
-        if peer.is_our_kind {
-            if self.was_registered || self.was_overridden {
-                let now = lease.instance().overridden_status;
-                let has_changed = self.registered_with.is_some_and(|before| before != now);
-                items.extend(state_of(lease, state, self.was_overridden || has_changed));
-            }
+        let Some(lease) = lease.filter(|_| self.was_registered || self.was_overridden) else {
             return items;
-        }
-        if self.was_registered {
-            items.push(Item::Register(lease.clone()));
-        }
-        if self.was_overridden {
-            items.push(override_of(lease, state));
-        }
+        };
+        // The description always comes first: a Java peer that has an older one would take the
+        // version of an override for the version of that.
+        let now = lease.instance().overridden_status;
+        let has_changed =
+            peer.is_our_kind && self.registered_with.is_some_and(|before| before != now);
+        items.extend(state_of(lease, state, self.was_overridden || has_changed));
         items
     }
 }

@@ -55,7 +55,8 @@ fn write_text(hasher: &mut SipHasher13, text: &str) {
 
 /// The digest of one application: equal if the leases are, whatever their order.
 fn app_digest(app: &Application) -> u64 {
-    app.leases().fold(0, |digest, lease| digest ^ state_fingerprint(lease))
+    app.leases()
+        .fold(0, |digest, lease| digest ^ state_fingerprint(lease))
 }
 
 /// A registry's digests.
@@ -77,7 +78,10 @@ impl Digests {
             write_text(&mut hasher, name);
             hasher.write_u64(*digest);
         }
-        Self { root: hasher.finish(), apps }
+        Self {
+            root: hasher.finish(),
+            apps,
+        }
     }
 
     /// The applications in which two registries differ, at most `at_most` of them: those behind
@@ -90,7 +94,12 @@ impl Digests {
         };
         let is_behind = |name: &&String| after.is_some_and(|after| name.as_str() > after);
         let rest = differing().filter(|name| !is_behind(name));
-        differing().filter(is_behind).chain(rest).take(at_most).cloned().collect()
+        differing()
+            .filter(is_behind)
+            .chain(rest)
+            .take(at_most)
+            .cloned()
+            .collect()
     }
 }
 
@@ -200,14 +209,20 @@ pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
     let mut repairs = Repairs::default();
     for (name, view) in &theirs.apps {
         let app = AppName::new(name);
-        let listed: BTreeMap<&str, &Listed> =
-            view.instances.iter().map(|one| (one.id.as_str(), one)).collect();
+        let listed: BTreeMap<&str, &Listed> = view
+            .instances
+            .iter()
+            .map(|one| (one.id.as_str(), one))
+            .collect();
         let gone: BTreeMap<&str, &Gone> =
             view.gone.iter().map(|one| (one.id.as_str(), one)).collect();
         for their in listed.values() {
             compare_one(registry, &app, their, &mut repairs);
         }
-        let mine = registry.app(app.as_str()).into_iter().flat_map(Application::leases);
+        let mine = registry
+            .app(app.as_str())
+            .into_iter()
+            .flat_map(Application::leases);
         for lease in mine {
             let id = lease.instance().id();
             if listed.contains_key(id.as_str()) {
@@ -231,7 +246,10 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
     let id = InstanceId::new(&their.id);
     let key = (app.clone(), id.clone());
     let Some(lease) = registry.lease(app.as_str(), id.as_str()) else {
-        let registered = Version { dirty: their.registered.0, updated: their.registered.1 };
+        let registered = Version {
+            dirty: their.registered.0,
+            updated: their.registered.1,
+        };
         match judge(registry.tombstone(app, &id), registered) {
             Verdict::Cancelled(version) => repairs.cancelled_here.push((app.clone(), id, version)),
             Verdict::Expired => {}
@@ -239,7 +257,10 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
         }
         return;
     };
-    let theirs = Version { dirty: their.dirty, updated: their.updated };
+    let theirs = Version {
+        dirty: their.dirty,
+        updated: their.updated,
+    };
     match Version::of(lease.instance()).cmp(&theirs) {
         Ordering::Less => repairs.wanted.push(key),
         Ordering::Greater => repairs.ours_newer.push(key),
@@ -276,7 +297,10 @@ fn judge(stone: Option<&Tombstone>, registered: Version) -> Verdict {
 
 fn stone_of(gone: &Gone) -> Tombstone {
     Tombstone {
-        version: Version { dirty: gone.dirty, updated: gone.updated },
+        version: Version {
+            dirty: gone.dirty,
+            updated: gone.updated,
+        },
         is_cancelled: gone.cancelled,
         at: Millis::ZERO,
     }

@@ -30,7 +30,10 @@ pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, stop: Cancel
             () = stop.cancelled() => break,
             _ = interval.tick() => {}
         }
-        let renewal = Renewal { dirty: Some(own.last_dirty_timestamp), overridden: None };
+        let renewal = Renewal {
+            dirty: Some(own.last_dirty_timestamp),
+            overridden: None,
+        };
         match context.log.renew(app.as_str(), id.as_str(), renewal, false) {
             Ok(Reply::NotFound | Reply::SenderIsNewer) | Err(_) => {
                 register(&context, own.clone()).await;
@@ -39,7 +42,11 @@ pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, stop: Cancel
         }
     }
     if config.peers.unregister_on_shutdown {
-        let command = Command::Cancel { app, id, version: None };
+        let command = Command::Cancel {
+            app,
+            id,
+            version: None,
+        };
         submit(&context, command).await;
     }
 }
@@ -52,7 +59,10 @@ async fn submit(context: &Context, command: Command) {
     let request = Request {
         commands: vec![command],
         origin: Origin::Client,
-        actor: Actor { principal: Some("eurekad".into()), ..Actor::default() },
+        actor: Actor {
+            principal: Some("eurekad".into()),
+            ..Actor::default()
+        },
     };
     if let Err(why) = context.log.submit(request).await {
         warn!(reason = %why, "the node's own registration was not stored: {why}");

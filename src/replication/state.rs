@@ -40,19 +40,24 @@ impl PeerStates {
     }
 
     pub fn remove(&self, url: &str) {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner).remove(url);
+        self.states
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(url);
     }
 
     /// Up to where the node with this id has heard of our changes; `None` if it is no peer.
     pub fn told(&self, node_id: &str) -> Option<Lsn> {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |state: &&PeerState| {
-            matches!(&state.kind, Kind::Ours { node_id: id } if id == node_id)
-        };
+        let is_it =
+            |state: &&PeerState| matches!(&state.kind, Kind::Ours { node_id: id } if id == node_id);
         states.values().find(is_it).map(|state| state.cursor)
     }
 
     pub fn all(&self) -> BTreeMap<String, PeerState> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.states
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }

@@ -11,9 +11,7 @@ use tracing::{debug, info, warn};
 use super::Context;
 use super::exchange::{self, Message, Reading};
 use super::outbound::BATCH_ITEMS;
-use super::sender::{
-    Ask, Effect, Failure, Kind, Next, Outcome, RECORDS_AT_ONCE, Records, Sender,
-};
+use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, RECORDS_AT_ONCE, Records, Sender};
 use super::transport::Answer;
 use crate::changelog::{Published, Request};
 use crate::config::ServiceUrl;
@@ -97,7 +95,10 @@ impl PeerTask {
         let step = tokio::task::spawn_blocking(move || {
             let log = &context.log;
             let state = log.snapshot();
-            let mut records = LogRecords { state: state.clone(), reader: log.reader() };
+            let mut records = LogRecords {
+                state: state.clone(),
+                reader: log.reader(),
+            };
             let next = sender.next(context.clock.now().mono, &state, &mut records);
             let message = match &next {
                 Next::Wait(_) => None,
@@ -106,7 +107,13 @@ impl PeerTask {
                         .then(|| context.digests.of(&state.registry))
                         .unwrap_or_default();
                     let (kind, own_id) = (sender.kind(), &context.own_id);
-                    Some(exchange::message(ask, kind, &state.registry, &digests, own_id))
+                    Some(exchange::message(
+                        ask,
+                        kind,
+                        &state.registry,
+                        &digests,
+                        own_id,
+                    ))
                 }
             };
             (sender, next, message)
@@ -125,9 +132,14 @@ impl PeerTask {
     async fn exchange(&self, ask: &Ask, message: Message, sender: &Sender) -> Exchanged {
         let (transport, peers) = (&self.context.transport, &self.context.peers);
         let timeout = peers.read_timeout + peers.connect_timeout;
-        let Message { path, content_type, body } = message;
-        let sent =
-            transport.send(&self.url, Method::POST, path, content_type, body, timeout).await;
+        let Message {
+            path,
+            content_type,
+            body,
+        } = message;
+        let sent = transport
+            .send(&self.url, Method::POST, path, content_type, body, timeout)
+            .await;
         let answer = match sent {
             Ok(answer) => answer,
             Err(failure) => return Exchanged::Outcome(Outcome::Failed(failure)),
@@ -147,20 +159,30 @@ impl PeerTask {
             let digests = matches!(ask, Ask::Digests)
                 .then(|| context.digests.of(&context.log.snapshot().registry))
                 .unwrap_or_default();
-            let reading = Reading { digests: &digests, compared: compared.as_deref(), now };
+            let reading = Reading {
+                digests: &digests,
+                compared: compared.as_deref(),
+                now,
+            };
             exchange::outcome(&ask, kind, answer.status, &answer.body, &reading)
         });
-        Exchanged::Outcome(outcome.await.unwrap_or_else(|error| {
-            Outcome::Failed(Failure::Broken(error.to_string()))
-        }))
+        Exchanged::Outcome(
+            outcome
+                .await
+                .unwrap_or_else(|error| Outcome::Failed(Failure::Broken(error.to_string()))),
+        )
     }
 
     /// What an answer says about who gave it; `None` if that is this very node.
     fn kind_of(&self, answer: &Answer) -> Result<Option<Kind>, Failure> {
-        let Some(identity) = answer.identity() else { return Ok(Some(Kind::Java)) };
+        let Some(identity) = answer.identity() else {
+            return Ok(Some(Kind::Java));
+        };
         let own = &self.context.identity;
         if identity.node_id != own.node_id {
-            return Ok(Some(Kind::Ours { node_id: identity.node_id }));
+            return Ok(Some(Kind::Ours {
+                node_id: identity.node_id,
+            }));
         }
         if identity.boot == own.boot {
             return Ok(None);
@@ -172,7 +194,13 @@ impl PeerTask {
     }
 
     fn failed(&self, failure: &str) {
-        let known = self.context.states.all().get(&self.name).cloned().unwrap_or_default();
+        let known = self
+            .context
+            .states
+            .all()
+            .get(&self.name)
+            .cloned()
+            .unwrap_or_default();
         if known.is_reachable || known.error.as_deref() != Some(failure) {
             warn!(peer.url = %self.name, error = %failure, "{}: {failure}", self.name);
         }
@@ -206,7 +234,11 @@ impl PeerTask {
         for effect in sender.answered(outcome, now.mono, self.context.random()) {
             match effect {
                 Effect::Adopt(draft) => self.adopt(*draft, sender.kind().is_ours()).await,
-                Effect::Repair { found, differed, overrides } => {
+                Effect::Repair {
+                    found,
+                    differed,
+                    overrides,
+                } => {
                     info!(
                         peer.url = %self.name, differed,
                         "{differed} instances differed from {} and are repaired", self.name
@@ -258,7 +290,10 @@ impl PeerTask {
         let (lsn, cursor) = (state.lsn(), sender.cursor().unwrap_or_default());
         let lag_records = lsn.0.saturating_sub(cursor.0);
         let now = self.context.clock.now().wall;
-        let oldest = state.delta.since(cursor.next()).and_then(|mut records| records.next());
+        let oldest = state
+            .delta
+            .since(cursor.next())
+            .and_then(|mut records| records.next());
         let lag_ms = oldest.map_or(0, |record| now.since(record.at));
         self.context.states.update(&self.name, |state| {
             state.kind = sender.kind().clone();
@@ -276,11 +311,15 @@ impl PeerTask {
     /// The cursor that was noted, if it is of this incarnation of the log and not ahead of it.
     async fn load_cursor(&self) -> Option<Lsn> {
         let (reader, key) = (self.context.log.reader(), self.cursor_key());
-        let noted = tokio::task::spawn_blocking(move || reader.meta_get(&key)).await.ok()?.ok()??;
+        let noted = tokio::task::spawn_blocking(move || reader.meta_get(&key))
+            .await
+            .ok()?
+            .ok()??;
         let text = String::from_utf8(noted).ok()?;
         let (incarnation, lsn) = text.split_once(' ')?;
         let lsn = Lsn(lsn.parse().ok()?);
-        let is_valid = incarnation == self.context.incarnation && lsn <= self.context.log.published().lsn();
+        let is_valid =
+            incarnation == self.context.incarnation && lsn <= self.context.log.published().lsn();
         is_valid.then_some(lsn)
     }
 
@@ -298,7 +337,8 @@ impl PeerTask {
         let Some(lsn) = cursor else { return noted };
         let (reader, key) = (self.context.log.reader(), self.cursor_key());
         let value = format!("{} {lsn}", self.context.incarnation);
-        let put = tokio::task::spawn_blocking(move || reader.meta_put(&key, value.as_bytes())).await;
+        let put =
+            tokio::task::spawn_blocking(move || reader.meta_put(&key, value.as_bytes())).await;
         if let Ok(Err(error)) = put {
             debug!(peer.url = %self.name, %error, "noting the cursor of {}: {error}", self.name);
         }
@@ -328,4 +368,7 @@ impl Records for LogRecords {
     }
 }
 
-const _: () = assert!(BATCH_ITEMS <= 250, "Java peers send no more, and may take no more");
+const _: () = assert!(
+    BATCH_ITEMS <= 250,
+    "Java peers send no more, and may take no more"
+);

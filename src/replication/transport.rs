@@ -88,9 +88,8 @@ impl Transport {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(idle)
             .build(connector);
-        let header = |text: &str| {
-            HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unknown"))
-        };
+        let header =
+            |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unknown"));
         Self {
             client,
             identity: header(&identity.header()),
@@ -113,9 +112,15 @@ impl Transport {
         timeout: Duration,
     ) -> Result<Answer, Failure> {
         if url.secure {
-            return Err(Failure::Connect("peers over https are not supported".into()));
+            return Err(Failure::Connect(
+                "peers over https are not supported".into(),
+            ));
         }
-        let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
+        let host = if url.host.contains(':') {
+            format!("[{}]", url.host)
+        } else {
+            url.host.clone()
+        };
         let uri = format!("http://{host}:{}{}{path}", url.port, url.path);
         let mut request = Request::builder()
             .method(method)
@@ -138,16 +143,23 @@ impl Transport {
         let exchange = async {
             let response = self.client.request(request).await.map_err(|error| {
                 let why = with_causes(&error);
-                if error.is_connect() { Failure::Connect(why) } else { Failure::Broken(why) }
+                if error.is_connect() {
+                    Failure::Connect(why)
+                } else {
+                    Failure::Broken(why)
+                }
             })?;
             let (parts, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER_MAX).collect().await.map_err(|error| {
-                Failure::Broken(if error.is::<LengthLimitError>() {
-                    format!("it is longer than {ANSWER_MAX} bytes")
-                } else {
-                    error.to_string()
-                })
-            })?;
+            let body = Limited::new(body, ANSWER_MAX)
+                .collect()
+                .await
+                .map_err(|error| {
+                    Failure::Broken(if error.is::<LengthLimitError>() {
+                        format!("it is longer than {ANSWER_MAX} bytes")
+                    } else {
+                        error.to_string()
+                    })
+                })?;
             Ok(Answer {
                 status: parts.status.as_u16(),
                 headers: parts.headers,
@@ -178,7 +190,10 @@ mod tests {
 
     #[test]
     fn an_identity_is_read_as_it_is_written() {
-        let identity = Identity { node_id: "a-b".into(), boot: "1f".into() };
+        let identity = Identity {
+            node_id: "a-b".into(),
+            boot: "1f".into(),
+        };
         assert_eq!(Identity::parse(&identity.header()), Some(identity));
         for bad in ["", "a", ";", "a;", &format!("{};b", "x".repeat(200))] {
             assert_eq!(Identity::parse(bad), None, "{bad}");

@@ -5,8 +5,7 @@ use super::*;
 use crate::registry::instance::ActionType;
 use crate::registry::rules::{
     LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedOverride,
-    SameStatusOverride, StatusByRenewal,
-    UnknownOverride,
+    SameStatusOverride, StatusByRenewal, UnknownOverride,
 };
 use crate::registry::{hash_code_of, status::Status};
 
@@ -175,7 +174,11 @@ impl Model {
             instance: info,
             reported: reported.unwrap_or(said),
             duration_ms,
-            registered_at: if peer && !was_cancelled { now.wall } else { Millis(updated) },
+            registered_at: if peer && !was_cancelled {
+                now.wall
+            } else {
+                Millis(updated)
+            },
             service_up_at,
             renewed: now,
         };
@@ -245,7 +248,8 @@ impl Model {
         };
         let mut instance = self.entries.remove(place).instance;
         instance.touch(ActionType::Deleted, now);
-        self.cancelled.push((app.clone(), id.clone(), instance.last_updated_timestamp));
+        self.cancelled
+            .push((app.clone(), id.clone(), instance.last_updated_timestamp));
         Said::Done
     }
 

@@ -6,14 +6,16 @@
 //! when its turn comes. With a peer of our own kind that has everything, registries are compared
 //! every few seconds, and at once when it answers again after a failure.
 
+mod answers;
+mod flight;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::outbound::{self, BATCH_ITEMS, For, Item, Key, Told};
 use crate::changelog::Published;
-use crate::registry::command::Overrides;
-use crate::types::{AppName, InstanceId, Lsn, Millis};
+use crate::types::{Lsn, Millis};
+use flight::{Cut, Flight, Suspect};
 pub use words::{
     Ask, Counters, Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records,
     differing,
@@ -35,52 +37,6 @@ const COMPARE_AGAIN_MS: u64 = 500;
 pub const COMPARE_APPS: usize = 200;
 /// Instances whose last telling is remembered while a peer catches up; beyond it some are told twice.
 const TOLD_MAX: usize = 200_000;
-
-/// What is in flight.
-#[derive(Debug)]
-enum Flight {
-    Probe,
-    Changes { items: Vec<Item>, told: Vec<(Key, Told)>, upto: Lsn },
-    Owed { items: Vec<Item> },
-    Renewals { items: Vec<Item>, cut: Cut },
-    Sweep { items: Vec<Item>, rest: Option<Key> },
-    Digests,
-    Compare { last: Option<String> },
-}
-
-impl Flight {
-    fn items(&self) -> &[Item] {
-        match self {
-            Self::Changes { items, .. }
-            | Self::Owed { items }
-            | Self::Renewals { items, .. }
-            | Self::Sweep { items, .. } => items,
-            Self::Probe | Self::Digests | Self::Compare { .. } => &[],
-        }
-    }
-
-    /// Whether all of it is about one instance, so that no smaller request could be made.
-    fn is_single(&self) -> bool {
-        let mut items = self.items().iter();
-        let Some(first) = items.next() else { return true };
-        items.all(|item| item.key() == first.key())
-    }
-}
-
-/// A flush of renewals under way: all up to `until`, those behind `after` are still to be sent.
-#[derive(Clone, Debug)]
-struct Cut {
-    until: Millis,
-    after: Option<Key>,
-}
-
-/// An instance that the peer refuses alone. It is given up once the peer has answered an empty batch
-/// in between: otherwise it is the peer that is out of order.
-#[derive(Clone, Debug)]
-struct Suspect {
-    key: Key,
-    is_peer_fine: bool,
-}
 
 /// One peer's sender.
 #[derive(Debug)]
@@ -220,7 +176,11 @@ impl Sender {
             return next;
         }
         let until = self.renewals_at();
-        Next::Wait(if self.compares() { until.min(self.compare_at) } else { until })
+        Next::Wait(if self.compares() {
+            until.min(self.compare_at)
+        } else {
+            until
+        })
     }
 
     fn renewals_at(&self) -> Millis {
@@ -238,7 +198,11 @@ impl Sender {
     fn send(&mut self, flight: Flight) -> Next {
         let items = flight.items().to_vec();
         let is_digest = matches!(flight, Flight::Renewals { .. }) && self.kind.is_ours();
-        let ask = if is_digest { Ask::Renewals(items) } else { Ask::Batch(items) };
+        let ask = if is_digest {
+            Ask::Renewals(items)
+        } else {
+            Ask::Batch(items)
+        };
         self.ask(flight, ask)
     }
 
@@ -248,7 +212,10 @@ impl Sender {
         while items.len() + 2 <= at_most
             && let Some(((app, id), is_meant)) = self.owed.pop_first()
         {
-            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
+                continue;
+            };
+            let is_meant = is_meant && !outbound::is_untouched(lease);
             let has_override = is_meant || !self.kind.is_ours();
             items.extend(outbound::state_of(lease, &state.registry, has_override));
         }
@@ -257,9 +224,14 @@ impl Sender {
             && !is_alone
             && let Some((app, id)) = self.owed_renewals.pop_first()
         {
-            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else { continue };
+            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
+                continue;
+            };
             let overridden = state.registry.override_of(&app, &id);
-            items.push(Item::Heartbeat { lease: lease.clone(), overridden });
+            items.push(Item::Heartbeat {
+                lease: lease.clone(),
+                overridden,
+            });
         }
         (!items.is_empty()).then(|| self.send(Flight::Owed { items }))
     }
@@ -295,7 +267,7 @@ impl Sender {
 
     /// Moves what a finished stretch of the log moves: the cursor, or, during a sweep, the position
     /// that the sweep leads to.
-    fn advance(&mut self, upto: Lsn) {
+    pub(super) fn advance(&mut self, upto: Lsn) {
         let reached = match (&mut self.cursor, &mut self.sweep) {
             (Some(cursor), _) => cursor,
             (None, Some((target, _))) => target,
@@ -309,8 +281,15 @@ impl Sender {
     }
 
     fn next_renewals(&mut self, now: Millis, state: &Published) -> Option<Next> {
-        let at_most = if self.kind.is_ours() { DIGEST_ITEMS } else { self.batch_max };
-        let cut = self.cut.clone().unwrap_or(Cut { until: now, after: None });
+        let at_most = if self.kind.is_ours() {
+            DIGEST_ITEMS
+        } else {
+            self.batch_max
+        };
+        let cut = self.cut.clone().unwrap_or(Cut {
+            until: now,
+            after: None,
+        });
         let (items, after) = outbound::renewals(
             &state.registry,
             self.renewed_upto,
@@ -323,7 +302,10 @@ impl Sender {
             self.cut = None;
             return None;
         }
-        let cut = Cut { until: cut.until, after };
+        let cut = Cut {
+            until: cut.until,
+            after,
+        };
         Some(self.send(Flight::Renewals { items, cut }))
     }
 
@@ -337,7 +319,10 @@ impl Sender {
             self.is_unsure = true;
             return None;
         }
-        let (_, after) = self.sweep.get_or_insert_with(|| (state.lsn(), None)).clone();
+        let (_, after) = self
+            .sweep
+            .get_or_insert_with(|| (state.lsn(), None))
+            .clone();
         let (items, rest) = outbound::sweep(&state.registry, after.as_ref(), self.batch_max);
         if items.is_empty() {
             self.cursor = self.sweep.take().map(|(target, _)| target);
@@ -365,199 +350,5 @@ impl Sender {
             self.compare_at = now.plus(COMPARE_EVERY_MS);
             self.ask(Flight::Digests, Ask::Digests)
         })
-    }
-
-    /// Takes the end of the request in flight. `random` spreads the next try.
-    pub fn answered(&mut self, outcome: Outcome, now: Millis, random: u64) -> Vec<Effect> {
-        let Some(flight) = self.flight.take() else { return Vec::new() };
-        match outcome {
-            Outcome::Known(kind) => {
-                self.kind = kind;
-                if let Some(suspect) = &mut self.suspect {
-                    suspect.is_peer_fine = true;
-                    // The item has still to be got through.
-                } else {
-                    self.succeeded(now);
-                }
-                Vec::new()
-            }
-            Outcome::Items(results) => {
-                self.succeeded(now);
-                let has_passed = self.suspect.as_ref().is_some_and(|suspect| {
-                    flight.items().iter().any(|item| item.key() == suspect.key)
-                });
-                if has_passed {
-                    self.suspect = None;
-                }
-                let mut effects = self.take_results(&flight, results);
-                effects.extend(self.finish(flight));
-                effects
-            }
-            Outcome::Unknown(places) => {
-                self.succeeded(now);
-                if let Flight::Renewals { items, .. } = &flight {
-                    let unknown = places.into_iter().filter_map(|place| items.get(place));
-                    self.owed_renewals.extend(unknown.map(Item::key));
-                }
-                self.finish(flight)
-            }
-            Outcome::Digests(differing) => {
-                self.succeeded(now);
-                self.is_unsure &= !differing.is_empty();
-                self.differing = differing;
-                Vec::new()
-            }
-            Outcome::Compared(found) => {
-                self.succeeded(now);
-                let effects = self.take_comparison(found, now);
-                self.finish(flight);
-                effects
-            }
-            Outcome::WrongCount { .. } => self.refused(flight, 200, now, random),
-            Outcome::Refused(status) => self.refused(flight, status, now, random),
-            Outcome::Failed(failure) => {
-                self.put_back(flight);
-                self.back_off(now, random);
-                if matches!(failure, Failure::Connect(_)) {
-                    // Whoever answers next may be somebody else.
-                    self.kind = Kind::Unknown;
-                }
-                Vec::new()
-            }
-        }
-    }
-
-    fn succeeded(&mut self, now: Millis) {
-        if self.failures > 0 {
-            self.compare_at = now;
-        }
-        self.failures = 0;
-        self.batch_max = (self.batch_max * 2).min(BATCH_ITEMS);
-    }
-
-    fn take_results(&mut self, flight: &Flight, results: Vec<ItemResult>) -> Vec<Effect> {
-        let was_owed = matches!(flight, Flight::Owed { .. });
-        let mut effects = Vec::new();
-        for (item, result) in flight.items().iter().zip(results) {
-            match (item, result.status) {
-                (_, 200..=299) | (Item::Cancel(_), 404) => {}
-                // It lacks the instance, or has it older. If it does after having been told the
-                // whole of it, it does not take it.
-                (_, 404) if !was_owed || matches!(item, Item::Heartbeat { .. }) => {
-                    self.owed.entry(item.key()).or_insert(false);
-                }
-                (_, _) if result.entity.is_some() => {
-                    self.counters.adopted += 1;
-                    effects.extend(result.entity.map(|draft| Effect::Adopt(Box::new(draft))));
-                }
-                (_, _) => self.counters.item_errors += 1,
-            }
-        }
-        effects
-    }
-
-    fn take_comparison(&mut self, found: super::Compared, now: Millis) -> Vec<Effect> {
-        let differed = found.len();
-        if differed == 0 {
-            return Vec::new();
-        }
-        self.compare_at = now.plus(COMPARE_AGAIN_MS);
-        for (app, id) in &found.wanted {
-            self.owed.insert((AppName::new(app), InstanceId::new(id)), !self.is_unsure);
-        }
-        let overrides = if self.is_unsure { Overrides::Merged } else { Overrides::Whole };
-        vec![Effect::Repair { found: Box::new(found), differed, overrides }]
-    }
-
-    /// What a request that is done with moves.
-    fn finish(&mut self, flight: Flight) -> Vec<Effect> {
-        match flight {
-            Flight::Changes { upto, told, .. } => {
-                for (key, told) in told {
-                    self.told_upto = self.told_upto.max(told.as_of);
-                    self.told.insert(key, told);
-                }
-                self.advance(upto);
-            }
-            Flight::Probe | Flight::Owed { .. } | Flight::Digests => {}
-            Flight::Compare { last } => self.compared = last,
-            Flight::Renewals { cut, .. } => match cut.after {
-                Some(_) => self.cut = Some(cut),
-                None => {
-                    self.renewed_upto = cut.until;
-                    self.cut = None;
-                }
-            },
-            Flight::Sweep { rest: Some(rest), .. } => {
-                if let Some((_, after)) = &mut self.sweep {
-                    *after = Some(rest);
-                }
-            }
-            Flight::Sweep { rest: None, .. } => {
-                self.cursor = self.sweep.take().map(|(target, _)| target);
-            }
-        }
-        self.cursor.map(Effect::Cursor).into_iter().collect()
-    }
-
-    /// The peer refuses a batch as a whole. One bad item must not hold up the others for ever: the
-    /// batches become smaller until it stands alone, and then it is given up, if the peer answers
-    /// anything at all.
-    fn refused(&mut self, flight: Flight, status: u16, now: Millis, random: u64) -> Vec<Effect> {
-        self.counters.item_errors += 1;
-        let count = flight.items().len();
-        let first = flight.items().first().map(Item::key);
-        let Some(key) = first.filter(|_| flight.is_single()) else {
-            if count > 0 {
-                self.batch_max = (count / 2).clamp(1, BATCH_ITEMS);
-            }
-            self.put_back(flight);
-            self.back_off(now, random);
-            return Vec::new();
-        };
-        let is_proven =
-            self.suspect.take().is_some_and(|suspect| suspect.key == key && suspect.is_peer_fine);
-        if !is_proven {
-            self.suspect = Some(Suspect { key, is_peer_fine: false });
-            self.batch_max = 1;
-            self.put_back(flight);
-            self.back_off(now, random);
-            self.kind = Kind::Unknown;
-            return Vec::new();
-        }
-        let (app, id) = key;
-        let mut effects = vec![Effect::GaveUp { app, id, status }];
-        self.back_off(now, random);
-        effects.extend(self.finish(flight));
-        effects
-    }
-
-    /// A request that has to be made again: what is not found by position is kept.
-    fn put_back(&mut self, flight: Flight) {
-        let Flight::Owed { items } = flight else { return };
-        for item in items {
-            let key = item.key();
-            match item {
-                Item::Heartbeat { .. } => {
-                    self.owed_renewals.insert(key);
-                }
-                Item::SetStatus { .. } | Item::DeleteOverride(_) => {
-                    self.owed.insert(key, true);
-                }
-                Item::Register(_) | Item::Cancel(_) => {
-                    self.owed.entry(key).or_insert(false);
-                }
-            }
-        }
-    }
-
-    /// Doubles the pause, up to a bound, and spreads it by half, so that peers that failed together are
-    /// not tried together. Never more often than once a second.
-    fn back_off(&mut self, now: Millis, random: u64) {
-        self.counters.failures += 1;
-        self.failures = self.failures.saturating_add(1);
-        let doubled = BACK_OFF_MIN_MS << (self.failures - 1).min(5);
-        let pause = doubled.min(BACK_OFF_MAX_MS);
-        self.quiet_until = now.plus(pause + random % (pause / 2 + 1));
     }
 }

@@ -121,11 +121,19 @@ pub enum Effect {
     /// The peer has a newer version: take it over, as replication.
     Adopt(Box<Draft>),
     /// A comparison found what has to change here; so many instances differed.
-    Repair { found: Box<Compared>, differed: usize, overrides: Overrides },
+    Repair {
+        found: Box<Compared>,
+        differed: usize,
+        overrides: Overrides,
+    },
     /// The cursor moved: keep it.
     Cursor(Lsn),
     /// An item was given up, since the peer refuses it whatever comes with it.
-    GaveUp { app: AppName, id: InstanceId, status: u16 },
+    GaveUp {
+        app: AppName,
+        id: InstanceId,
+        status: u16,
+    },
 }
 
 /// Counters of one peer, since the start.

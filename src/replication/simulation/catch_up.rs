@@ -36,7 +36,11 @@ fn begin(java_nodes: usize) -> World {
     for client in &mut world.clients.all {
         client.dirty = START.cast_signed();
     }
-    change(&mut world, |world, number| Command::Register(world.clients.all[number].describe().into()), INSTANCES);
+    change(
+        &mut world,
+        |world, number| Command::Register(world.clients.all[number].describe().into()),
+        INSTANCES,
+    );
     world.run(20_000);
     world.nodes[1].crash();
     world
@@ -63,7 +67,9 @@ fn describe_anew(world: &mut World, number: usize) -> Command {
 }
 
 fn assert_same(world: &World) {
-    let [first, second] = &world.nodes[..] else { panic!("two nodes") };
+    let [first, second] = &world.nodes[..] else {
+        panic!("two nodes")
+    };
     let (first, second) = (&first.published.registry, &second.published.registry);
     assert_eq!(first.len(), second.len());
     for lease in first.leases() {
@@ -100,9 +106,19 @@ fn overrides_that_were_set_and_lifted_meanwhile_arrive_as_they_are_now() {
             let (app, id) = (client.app.clone(), client.id.clone());
             if world.random.chance(50) {
                 let status = Status::OutOfService;
-                Command::SetStatus { app, id, status, dirty: None }
+                Command::SetStatus {
+                    app,
+                    id,
+                    status,
+                    dirty: None,
+                }
             } else {
-                Command::DeleteOverride { app, id, status: None, dirty: None }
+                Command::DeleteOverride {
+                    app,
+                    id,
+                    status: None,
+                    dirty: None,
+                }
             }
         };
         change(&mut world, operate, 4 * INSTANCES);

@@ -24,7 +24,10 @@ fn seen(registry: &Registry) -> BTreeMap<String, Seen> {
             let held = registry.override_of(&instance.app, &instance.id());
             let held = held.map_or("none".to_owned(), |status| status.to_string());
             let status = instance.status.to_string();
-            (instance.id().to_string(), (Version::of(instance), status, held, metadata))
+            (
+                instance.id().to_string(),
+                (Version::of(instance), status, held, metadata),
+            )
         })
         .collect()
 }
@@ -51,7 +54,9 @@ impl World {
             let found = seen(registry);
             if found != expected {
                 let names = expected.keys().chain(found.keys());
-                let differing = names.filter(|id| expected.get(*id) != found.get(*id)).next();
+                let differing = names
+                    .filter(|id| expected.get(*id) != found.get(*id))
+                    .next();
                 let id = differing.map_or("", String::as_str);
                 return Err(format!(
                     "n0 and {} differ in {id}: {:?} and {:?}",
@@ -70,13 +75,19 @@ impl World {
     fn check_senders(&self) -> Result<(), String> {
         let bound = 3 * self.clients.all.len();
         if self.most_remembered > bound {
-            return Err(format!("a sender remembers {} instances", self.most_remembered));
+            return Err(format!(
+                "a sender remembers {} instances",
+                self.most_remembered
+            ));
         }
         for node in &self.nodes {
             for (peer, link) in &node.links {
                 let (cursor, end) = (link.sender.cursor(), node.published.lsn());
                 if cursor != Some(end) {
-                    return Err(format!("{} has told n{peer} up to {cursor:?} of {end}", node.name));
+                    return Err(format!(
+                        "{} has told n{peer} up to {cursor:?} of {end}",
+                        node.name
+                    ));
                 }
             }
         }
@@ -153,9 +164,17 @@ impl World {
         let Some(last) = client.words.iter().max_by_key(|word| word.version) else {
             return Ok(());
         };
-        let is_tied = client.words.iter().filter(|word| word.version == last.version).count() > 1;
+        let is_tied = client
+            .words
+            .iter()
+            .filter(|word| word.version == last.version)
+            .count()
+            > 1;
         // Words about different descriptions were said on nodes that had not heard of each other.
-        let is_mixed = client.words.iter().any(|word| word.version.dirty != last.version.dirty);
+        let is_mixed = client
+            .words
+            .iter()
+            .any(|word| word.version.dirty != last.version.dirty);
         if !is_clear || is_tied || is_mixed {
             return Ok(());
         }

@@ -90,7 +90,11 @@ impl Clients {
                 life: Life::Wanted,
                 home: random.place(nodes),
                 // Some send several heartbeats a second.
-                interval: if random.chance(15) { 200 } else { random.within(1000, 6000) },
+                interval: if random.chance(15) {
+                    200
+                } else {
+                    random.within(1000, 6000)
+                },
                 clock_skew: random.within(0, 2 * setup.skew).cast_signed()
                     - setup.skew.cast_signed(),
                 is_stubborn: random.chance(20),
@@ -107,7 +111,10 @@ impl Clients {
                 unanswered: 0,
             })
             .collect();
-        Self { all, ..Self::default() }
+        Self {
+            all,
+            ..Self::default()
+        }
     }
 }
 
@@ -120,13 +127,22 @@ impl Client {
             host_name: "host".into(),
             ip_addr: "10.0.0.1".into(),
             sid: None,
-            port: Port { number: 8080, enabled: true },
-            secure_port: Port { number: 7002, enabled: false },
+            port: Port {
+                number: 8080,
+                enabled: true,
+            },
+            secure_port: Port {
+                number: 7002,
+                enabled: false,
+            },
             country_id: 1,
             data_center: DataCenter::MyOwn,
             status: self.status,
             overridden_status: Status::Unknown,
-            lease: LeaseTerms { renewal_interval_secs: 5, duration_secs: LEASE_SECS },
+            lease: LeaseTerms {
+                renewal_interval_secs: 5,
+                duration_secs: LEASE_SECS,
+            },
             metadata: [("v".into(), self.dirty.to_string().into())]
                 .into_iter()
                 .collect::<Metadata>(),
@@ -175,7 +191,11 @@ impl World {
             }
             What::Beat => self.beat(home, number),
             What::Cancel => {
-                let command = Command::Cancel { app, id, version: None };
+                let command = Command::Cancel {
+                    app,
+                    id,
+                    version: None,
+                };
                 self.request(home, number, what, command, Origin::Client);
             }
             What::Override(_) | What::Metadata => {}
@@ -215,7 +235,11 @@ impl World {
             Life::Gone => None,
             Life::Wanted if !client.is_registered => {
                 if client.acknowledged != Some(client.dirty) || client.dirty == 0 {
-                    client.dirty = if client.dirty == 0 { fresh } else { client.dirty };
+                    client.dirty = if client.dirty == 0 {
+                        fresh
+                    } else {
+                        client.dirty
+                    };
                 }
                 Some(What::Register(client.dirty))
             }
@@ -252,7 +276,9 @@ impl World {
 
     /// The client's node, or another one if that is down.
     fn home_of(&mut self, number: usize) -> Option<usize> {
-        let up: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_up).collect();
+        let up: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.nodes[*node].is_up)
+            .collect();
         let client = &mut self.clients.all[number];
         if !up.contains(&client.home) {
             client.home = *up.get(self.random.place(up.len().max(1)))?;
@@ -262,7 +288,10 @@ impl World {
 
     fn beat(&mut self, home: usize, number: usize) {
         let client = &self.clients.all[number];
-        let renewal = Renewal { dirty: Some(client.dirty), overridden: None };
+        let renewal = Renewal {
+            dirty: Some(client.dirty),
+            overridden: None,
+        };
         let (app, id) = (client.app.clone(), client.id.clone());
         let time = self.time;
         let reply = self.nodes[home].renew(app.as_str(), id.as_str(), renewal, false, time);
@@ -295,7 +324,10 @@ impl World {
         }
         let id = self.clients.all[number].id.clone();
         self.note(|| format!("{id} asks n{node} {what:?} #{request}"));
-        let waiting = Waiting::Client { request, replies: Vec::new() };
+        let waiting = Waiting::Client {
+            request,
+            replies: Vec::new(),
+        };
         self.submit(node, &[command], &origin, waiting);
     }
 
@@ -326,9 +358,14 @@ impl World {
     }
 
     pub(super) fn client_hears(&mut self, request: u64, reply: Option<Reply>) {
-        let Some((number, what)) = self.clients.asked.remove(&request) else { return };
+        let Some((number, what)) = self.clients.asked.remove(&request) else {
+            return;
+        };
         let client = &mut self.clients.all[number];
-        if client.pending.is_some_and(|(pending, _)| pending == request) {
+        if client
+            .pending
+            .is_some_and(|(pending, _)| pending == request)
+        {
             client.pending = None;
         }
         match (what, reply) {
@@ -367,20 +404,44 @@ impl World {
         }
         let (what, command) = match dice {
             0..45 => {
-                let status = if dice < 30 { Status::OutOfService } else { Status::Down };
-                let command = Command::SetStatus { app: app.clone(), id: id.clone(), status, dirty: None };
+                let status = if dice < 30 {
+                    Status::OutOfService
+                } else {
+                    Status::Down
+                };
+                let command = Command::SetStatus {
+                    app: app.clone(),
+                    id: id.clone(),
+                    status,
+                    dirty: None,
+                };
                 (What::Override(Some(status)), command)
             }
             45..75 => {
                 let (app, id) = (app.clone(), id.clone());
-                (What::Override(None), Command::DeleteOverride { app, id, status: None, dirty: None })
+                (
+                    What::Override(None),
+                    Command::DeleteOverride {
+                        app,
+                        id,
+                        status: None,
+                        dirty: None,
+                    },
+                )
             }
             _ => {
                 client.has_metadata = true;
                 client.had_metadata = true;
                 let entry = ("op".into(), self.time.to_string().into());
                 let (app, id) = (app.clone(), id.clone());
-                (What::Metadata, Command::UpdateMetadata { app, id, entries: vec![entry] })
+                (
+                    What::Metadata,
+                    Command::UpdateMetadata {
+                        app,
+                        id,
+                        entries: vec![entry],
+                    },
+                )
             }
         };
         if let What::Override(status) = what {

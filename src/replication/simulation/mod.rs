@@ -8,8 +8,12 @@
 mod catch_up;
 mod checks;
 mod clients;
+mod disk;
+mod network;
 mod node;
 mod random;
+mod trace;
+mod weather;
 mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,8 +37,16 @@ fn setup_of(seed: u64) -> Setup {
         java_nodes: if has_java { random.place(2) + 1 } else { 0 },
         clients: random.place(14) + 2,
         storm: random.within(5_000, 40_000),
-        loss: if random.chance(70) { random.within(0, 25) } else { 0 },
-        twice: if random.chance(60) { random.within(0, 20) } else { 0 },
+        loss: if random.chance(70) {
+            random.within(0, 25)
+        } else {
+            0
+        },
+        twice: if random.chance(60) {
+            random.within(0, 20)
+        } else {
+            0
+        },
         delay: random.within(10, 1500),
         skew: if random.chance(70) { 300_000 } else { 0 },
         expires,
@@ -58,7 +70,11 @@ fn run(seed: u64, traces: bool) -> (World, Result<(), String>) {
     }
     // Who got no answer goes on asking until then, too.
     let latest = world.time + 120_000;
-    let wait = if world.setup.java_nodes > 0 { 4 * CONVERGED_AFTER } else { CONVERGED_AFTER };
+    let wait = if world.setup.java_nodes > 0 {
+        4 * CONVERGED_AFTER
+    } else {
+        CONVERGED_AFTER
+    };
     while world.time < latest {
         let until = world.last_change + wait;
         if until <= world.time {
@@ -70,7 +86,10 @@ fn run(seed: u64, traces: bool) -> (World, Result<(), String>) {
     (world, result)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test takes its seeds from outside")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test takes its seeds from outside"
+)]
 fn number_in(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -108,14 +127,20 @@ fn every_cluster_agrees_after_the_storm() {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut failures: Vec<(u64, String)> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let ended = workers.into_iter().flat_map(|worker| worker.join().expect("a worker"));
+        let ended = workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("a worker"));
         ended.collect()
     });
     failures.sort();
     for (seed, error) in failures.iter().take(20) {
         println!("seed {seed}: {error}");
     }
-    assert!(failures.is_empty(), "{} of {seeds} seeds failed", failures.len());
+    assert!(
+        failures.is_empty(),
+        "{} of {seeds} seeds failed",
+        failures.len()
+    );
 }
 
 #[test]

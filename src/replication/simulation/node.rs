@@ -53,9 +53,22 @@ pub(super) struct Link {
 /// Who waits for a commit.
 #[derive(Debug)]
 pub(super) enum Waiting {
-    Client { request: u64, replies: Vec<Reply> },
-    Batch { from: usize, request: u64, plan: Plan, replies: Vec<Reply> },
-    Peer { from: usize, request: u64, status: u16, body: Vec<u8> },
+    Client {
+        request: u64,
+        replies: Vec<Reply>,
+    },
+    Batch {
+        from: usize,
+        request: u64,
+        plan: Plan,
+        replies: Vec<Reply>,
+    },
+    Peer {
+        from: usize,
+        request: u64,
+        status: u16,
+        body: Vec<u8>,
+    },
     Nobody,
 }
 
@@ -93,12 +106,19 @@ pub(super) struct SimNode {
 }
 
 fn empty(rules: &Arc<Rules>) -> Published {
-    Published { registry: Registry::new(rules.clone()), delta: DeltaTail::default() }
+    Published {
+        registry: Registry::new(rules.clone()),
+        delta: DeltaTail::default(),
+    }
 }
 
 impl SimNode {
     pub(super) fn new(index: usize, is_java: bool, skew: i64, expires: bool) -> Self {
-        let rules = Arc::new(if is_java { Rules::eureka() } else { Rules::default() });
+        let rules = Arc::new(if is_java {
+            Rules::eureka()
+        } else {
+            Rules::default()
+        });
         Self {
             name: format!("n{index}").into(),
             is_java,
@@ -123,8 +143,13 @@ impl SimNode {
     }
 
     pub(super) fn now(&self, time: u64) -> Now {
-        let wall = (START + time).checked_add_signed(self.skew).expect("a time");
-        Now { wall: Millis(wall), mono: Millis(MONO + time) }
+        let wall = (START + time)
+            .checked_add_signed(self.skew)
+            .expect("a time");
+        Now {
+            wall: Millis(wall),
+            mono: Millis(MONO + time),
+        }
     }
 
     pub(super) fn wall(&self, time: u64) -> i64 {
@@ -201,7 +226,10 @@ impl SimNode {
 
     /// Whether the writer knows the instance.
     pub(super) fn knows(&self, app: &AppName, id: &InstanceId) -> bool {
-        self.state.registry.lease(app.as_str(), id.as_str()).is_some()
+        self.state
+            .registry
+            .lease(app.as_str(), id.as_str())
+            .is_some()
     }
 
     pub(super) fn has_override(&self, app: &AppName, id: &InstanceId) -> Option<Status> {
@@ -262,7 +290,9 @@ impl SimNode {
         if self.is_java {
             Kind::Java
         } else {
-            Kind::Ours { node_id: self.name.to_string() }
+            Kind::Ours {
+                node_id: self.name.to_string(),
+            }
         }
     }
 
@@ -284,7 +314,10 @@ impl SimNode {
                 let unknown = self.fingerprints.renew(&self.published, body, |app, id| {
                     self.renew(app, id, Renewal::default(), true, time)
                 });
-                Handled::Answer(200, unknown.iter().flat_map(|at| at.to_be_bytes()).collect())
+                Handled::Answer(
+                    200,
+                    unknown.iter().flat_map(|at| at.to_be_bytes()).collect(),
+                )
             }
             crate::replication::DIGEST_PATH => {
                 let root: u64 = serde_json::from_slice(body).expect("a root");
@@ -306,7 +339,12 @@ impl SimNode {
                 if !waits {
                     return Handled::Answer(200, body);
                 }
-                self.waiting.push(Waiting::Peer { from: index, request, status: 200, body });
+                self.waiting.push(Waiting::Peer {
+                    from: index,
+                    request,
+                    status: 200,
+                    body,
+                });
                 Handled::AtCommit
             }
             other => panic!("no such path: {other}"),
@@ -325,16 +363,30 @@ impl SimNode {
         let items = decode_batch(body, Dialect::Tolerant, &limits, self.wall(time))
             .expect("a batch that decodes")
             .expect("a list");
-        let items: Vec<BatchItem> = items.into_iter().map(|item| item.expect("an item")).collect();
+        let items: Vec<BatchItem> = items
+            .into_iter()
+            .map(|item| item.expect("an item"))
+            .collect();
         assert!(items.len() <= 250, "a batch of {} items", items.len());
-        let terms = Terms { is_our_kind, validates_data_center_id: false };
-        let mut plan = Plan::of(items, terms, &self.published.registry, |app, id, renewal| {
-            self.renew(app, id, renewal, true, time)
-        });
+        let terms = Terms {
+            is_our_kind,
+            validates_data_center_id: false,
+        };
+        let mut plan = Plan::of(
+            items,
+            terms,
+            &self.published.registry,
+            |app, id, renewal| self.renew(app, id, renewal, true, time),
+        );
         let commands = std::mem::take(&mut plan.commands);
         let (replies, waits) = self.submit(&commands, &Origin::Peer(name.into()), time);
         if waits {
-            self.waiting.push(Waiting::Batch { from: index, request, plan, replies });
+            self.waiting.push(Waiting::Batch {
+                from: index,
+                request,
+                plan,
+                replies,
+            });
             return Handled::AtCommit;
         }
         let body = self.batch_answer(plan, &replies);
