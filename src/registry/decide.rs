@@ -87,7 +87,8 @@ impl Registry {
             duration_ms: duration_ms(sent.lease.duration_secs),
             // Of a peer's registration it is when it became known here; the cancel of the one before
             // it, which that peer may not have heard of, was earlier all the same.
-            registered_at: if context.is_replication && self.cancelled_at(&app, &id).is_none() {
+            registered_at: if context.is_replication && self.cancelled_version(&app, &id).is_none()
+            {
                 context.now.wall
             } else {
                 Millis(u64::try_from(updated).unwrap_or(0))
@@ -131,16 +132,20 @@ impl Registry {
             version::wall(now)
         };
         let replaced = existing.map(|lease| lease.instance().last_updated_timestamp);
-        let cancelled = self.cancelled_at(&sent.app, &sent.id());
-        let before = replaced.into_iter().chain(cancelled).max();
-        made.max(before.map_or(0, |before| before.saturating_add(1)))
+        let cancelled = self.cancelled_version(&sent.app, &sent.id());
+        let earliest = cancelled
+            .map(|cancelled| version::after_cancel(sent.last_dirty_timestamp, cancelled))
+            .into_iter()
+            .chain(replaced.map(|replaced| replaced.saturating_add(1)))
+            .max();
+        made.max(earliest.unwrap_or(0))
     }
 
-    /// When the instance was cancelled last, if it is not there.
-    fn cancelled_at(&self, app: &AppName, id: &InstanceId) -> Option<i64> {
+    /// What was cancelled last of an instance that is not there.
+    fn cancelled_version(&self, app: &AppName, id: &InstanceId) -> Option<Version> {
         self.tombstone(app, id)
             .filter(|stone| stone.is_cancelled)
-            .map(|stone| stone.version.updated)
+            .map(|stone| stone.version)
     }
 
     /// `protocol.md` 1.8 and 3.3. Takes plain texts, so that a heartbeat that changes nothing

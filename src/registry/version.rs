@@ -11,8 +11,12 @@ use crate::registry::instance::Instance;
 use crate::registry::status::Status;
 use crate::types::Millis;
 
-/// A peer's clock is believed up to so far ahead, ms: a wild one must not use up the numbers.
-const AHEAD_MAX_MS: i64 = 24 * 3_600_000;
+/// A peer's clock is believed up to so far ahead, ms: a wild one must not use up the numbers. Wide, since
+/// [`after_cancel`] runs ahead of the clock.
+const AHEAD_MAX_MS: i64 = 10 * 365 * 24 * 3_600_000;
+/// How long after a cancel, by the clocks of the servers, a registration without a newer dirty timestamp
+/// still counts as the one that was cancelled, ms. Clocks of nodes are expected to differ by less.
+const CANCEL_REACHES_MS: i64 = 600_000;
 
 /// The version of an instance: the greater one is the newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,16 +46,29 @@ impl Version {
     }
 
     /// Whether what was registered in this version is what a cancel in version `cancelled` is about.
-    /// A newer description is not, and neither is a later registration: clients that keep their
-    /// version, or whose clock was put back, register again with the same or an older one.
+    /// A newer description is not; nor is a registration at a node that knew of the cancel, which says
+    /// so by its time ([`after_cancel`]).
     pub fn is_before_cancel(self, cancelled: Self) -> bool {
-        self.dirty <= cancelled.dirty && self.updated <= cancelled.updated
+        let reached = cancelled.updated.saturating_add(CANCEL_REACHES_MS);
+        self.dirty <= cancelled.dirty && self.updated < reached
     }
 }
 
 /// The time of a change at `now` to what was changed at `previous` before.
 pub(super) fn after(now: Millis, previous: i64) -> i64 {
     wall(now).max(previous.saturating_add(1))
+}
+
+/// The earliest time of a registration of version `dirty` after a cancel that is known. Clients that keep
+/// their version, or whose clock was put back, register again with the same or an older one: their
+/// registration has to tell all nodes, whatever the clocks say, that it is no late news of the one before.
+pub(super) fn after_cancel(dirty: i64, cancelled: Version) -> i64 {
+    let reach = if dirty > cancelled.dirty {
+        1
+    } else {
+        CANCEL_REACHES_MS
+    };
+    cancelled.updated.saturating_add(reach)
 }
 
 /// The time of a change that a peer made, within bounds. 0 means that it did not say.
@@ -116,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_whose_clock_is_wild_is_believed_for_a_day() {
+    fn a_peer_whose_clock_is_wild_is_believed_for_ten_years() {
         assert_eq!(told(Millis(1000), 5000), 5000);
         assert_eq!(told(Millis(1000), 0), 1000);
         assert_eq!(told(Millis(1000), i64::MAX), 1000 + AHEAD_MAX_MS);

@@ -26,8 +26,8 @@ pub(crate) struct Model {
     rules: Rules,
     entries: Vec<Entry>,
     overrides: Vec<(AppName, InstanceId, Status)>,
-    /// When the server said that it cancelled what.
-    cancelled: Vec<(AppName, InstanceId, i64)>,
+    /// What the server cancelled: its version, and when it said that was.
+    cancelled: Vec<(AppName, InstanceId, i64, i64)>,
 }
 
 impl Model {
@@ -162,12 +162,20 @@ impl Model {
             service_up_at = now.wall;
         }
         // Later than what it replaces, and than the cancel before it.
-        let of_this = |(a, i, _): &&(AppName, InstanceId, i64)| *a == app && *i == id;
+        let of_this = |(a, i, ..): &&(AppName, InstanceId, i64, i64)| *a == app && *i == id;
         let replaced = existing.as_ref().map(|e| e.instance.last_updated_timestamp);
-        let cancelled = self.cancelled.iter().filter(of_this).map(|(_, _, at)| *at);
+        let cancelled = self
+            .cancelled
+            .iter()
+            .filter(of_this)
+            .map(|(_, _, dirty, at)| {
+                // Ten minutes later, unless the client says itself that it is a newer one.
+                let is_newer = sent.last_dirty_timestamp > *dirty;
+                if is_newer { *at } else { at + 600_000 - 1 }
+            });
         let was_cancelled = self.cancelled.iter().any(|stone| of_this(&stone));
         info.last_updated_timestamp = replaced.into_iter().chain(cancelled).max().unwrap_or(0);
-        self.cancelled.retain(|(a, i, _)| *a != app || *i != id);
+        self.cancelled.retain(|(a, i, ..)| *a != app || *i != id);
         info.touch(ActionType::Added, now);
         let updated = u64::try_from(info.last_updated_timestamp).expect("a time of a test");
         let entry = Entry {
@@ -248,8 +256,12 @@ impl Model {
         };
         let mut instance = self.entries.remove(place).instance;
         instance.touch(ActionType::Deleted, now);
-        self.cancelled
-            .push((app.clone(), id.clone(), instance.last_updated_timestamp));
+        self.cancelled.push((
+            app.clone(),
+            id.clone(),
+            instance.last_dirty_timestamp,
+            instance.last_updated_timestamp,
+        ));
         Said::Done
     }
 
