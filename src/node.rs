@@ -374,10 +374,10 @@ fn rules_of(config: &Config) -> Rules {
             config::OverrideScope::Instance => rules::OverrideScope::Instance,
             config::OverrideScope::Id => rules::OverrideScope::Id,
         },
-        // Not a knob of its own: whoever wants overrides as the original has them wants this too.
-        replicated_override: match knobs.override_scope {
-            config::OverrideScope::Instance => rules::ReplicatedOverride::KeepsVersion,
-            config::OverrideScope::Id => rules::ReplicatedOverride::RaisesVersion,
+        // No knob of its own: whoever wants overrides as the original has them wants this too.
+        replicated_version: match knobs.override_scope {
+            config::OverrideScope::Instance => rules::ReplicatedVersion::Kept,
+            config::OverrideScope::Id => rules::ReplicatedVersion::Original,
         },
         status_by_renewal: match knobs.status_by_renewal {
             config::StatusByRenewal::Change => rules::StatusByRenewal::Change,

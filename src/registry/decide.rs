@@ -10,7 +10,7 @@ use super::eviction;
 use super::instance::{ActionType, Instance};
 use super::lease::Lease;
 use super::rules::{
-    MetadataUpdate, OverrideLift, OverrideScope, ReplicatedOverride, SameStatusOverride,
+    MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion, SameStatusOverride,
     StatusByRenewal, UnknownOverride,
 };
 use super::status::{Status, effective};
@@ -118,7 +118,7 @@ impl Registry {
 
     /// The time of a registration: later than the state that it replaces and than the cancel of one
     /// before it, whatever the clocks of other nodes said of those. A peer's registration keeps the
-    /// time that it had there, so that all who are told of it have the same.
+    /// time that it had there ([`ReplicatedVersion::Kept`]).
     fn registration_time(
         &self,
         sent: &Instance,
@@ -126,7 +126,8 @@ impl Registry {
         context: &Context,
     ) -> i64 {
         let now = context.now.wall;
-        let made = if context.is_replication {
+        let keeps = self.rules.replicated_version == ReplicatedVersion::Kept;
+        let made = if context.is_replication && keeps {
             version::told(now, sent.last_updated_timestamp)
         } else {
             version::wall(now)
@@ -400,7 +401,7 @@ impl Registry {
 
     /// The version only rises (`protocol.md` 3.5).
     fn raise_dirty(&self, instance: &mut Instance, dirty: Option<i64>, context: &Context) {
-        let raises = self.rules.replicated_override == ReplicatedOverride::RaisesVersion;
+        let raises = self.rules.replicated_version == ReplicatedVersion::Original;
         if let Some(dirty) = dirty.filter(|_| raises || !context.is_replication) {
             instance.last_dirty_timestamp = instance.last_dirty_timestamp.max(dirty);
         }

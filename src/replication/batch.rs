@@ -209,7 +209,7 @@ fn command_of(
             has_bad_override = overridden == Some(None);
             let renewal = Renewal {
                 dirty,
-                overridden: overridden.flatten(),
+                overridden: overridden.flatten().filter(|_| !terms.is_our_kind),
             };
             Command::Renew { app, id, renewal }
         }

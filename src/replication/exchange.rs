@@ -233,7 +233,8 @@ fn outgoing<'a>(item: &'a Item, kind: &Kind, own_id: &str) -> OutgoingItem<'a> {
             ..of(lease, Action::Register)
         },
         Item::Heartbeat { lease, overridden } => OutgoingItem {
-            overridden_status: *overridden,
+            // To our own kind the state itself tells it, and a late heartbeat is no news.
+            overridden_status: overridden.filter(|_| !kind.is_ours()),
             ..of(lease, Action::Heartbeat)
         },
         Item::SetStatus { lease, status } => OutgoingItem {

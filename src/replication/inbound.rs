@@ -64,19 +64,20 @@ impl Index {
         let most = 2 * state.registry.len() + 1024;
         let is_crowded = self.leases.len() as u64 > most;
         let records = state.delta.since(self.lsn.next()).filter(|_| !is_crowded);
-        match records {
-            Some(records) => {
-                for record in records {
-                    let change = &record.change;
-                    let lease = state
-                        .registry
-                        .lease(change.app.as_str(), change.id.as_str());
-                    lease.into_iter().for_each(|lease| self.insert(lease));
+        if let Some(records) = records {
+            for record in records {
+                let change = &record.change;
+                let lease = state
+                    .registry
+                    .lease(change.app.as_str(), change.id.as_str());
+                if let Some(lease) = lease {
+                    self.insert(lease);
                 }
             }
-            None => {
-                self.leases.clear();
-                state.registry.leases().for_each(|lease| self.insert(lease));
+        } else {
+            self.leases.clear();
+            for lease in state.registry.leases() {
+                self.insert(lease);
             }
         }
         self.lsn = state.lsn();

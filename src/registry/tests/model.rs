@@ -4,7 +4,7 @@
 use super::*;
 use crate::registry::instance::ActionType;
 use crate::registry::rules::{
-    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedOverride,
+    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion,
     SameStatusOverride, StatusByRenewal, UnknownOverride,
 };
 use crate::registry::{hash_code_of, status::Status};
@@ -267,8 +267,7 @@ impl Model {
 
     /// Whether the dirty timestamp that comes with an override counts.
     fn raises(&self, context: &Context) -> bool {
-        !context.is_replication
-            || self.rules.replicated_override == ReplicatedOverride::RaisesVersion
+        !context.is_replication || self.rules.replicated_version == ReplicatedVersion::Original
     }
 
     /// 3.5.

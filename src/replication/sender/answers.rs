@@ -136,13 +136,14 @@ impl Sender {
             }
             Flight::Probe | Flight::Owed { .. } | Flight::Digests => {}
             Flight::Compare { last } => self.compared = last,
-            Flight::Renewals { cut, .. } => match cut.after {
-                Some(_) => self.cut = Some(cut),
-                None => {
+            Flight::Renewals { cut, .. } => {
+                if cut.after.is_some() {
+                    self.cut = Some(cut);
+                } else {
                     self.renewed_upto = cut.until;
                     self.cut = None;
                 }
-            },
+            }
             Flight::Sweep {
                 rest: Some(rest), ..
             } => {

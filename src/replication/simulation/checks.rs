@@ -53,10 +53,8 @@ impl World {
             let registry = &node.published.registry;
             let found = seen(registry);
             if found != expected {
-                let names = expected.keys().chain(found.keys());
-                let differing = names
-                    .filter(|id| expected.get(*id) != found.get(*id))
-                    .next();
+                let mut names = expected.keys().chain(found.keys());
+                let differing = names.find(|id| expected.get(*id) != found.get(*id));
                 let id = differing.map_or("", String::as_str);
                 return Err(format!(
                     "n0 and {} differ in {id}: {:?} and {:?}",

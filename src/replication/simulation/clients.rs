@@ -37,6 +37,10 @@ pub(super) struct Word {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what is known of it, one by one"
+)]
 pub(super) struct Client {
     pub(super) app: AppName,
     pub(super) id: InstanceId,
@@ -187,7 +191,7 @@ impl World {
         match what {
             What::Register(_) => {
                 let command = Command::Register(client.describe().into());
-                self.request(home, number, what, command, Origin::Client);
+                self.request(home, number, what, command, &Origin::Client);
             }
             What::Beat => self.beat(home, number),
             What::Cancel => {
@@ -196,7 +200,7 @@ impl World {
                     id,
                     version: None,
                 };
-                self.request(home, number, what, command, Origin::Client);
+                self.request(home, number, what, command, &Origin::Client);
             }
             What::Override(_) | What::Metadata => {}
         }
@@ -304,7 +308,7 @@ impl World {
             return;
         }
         let command = Command::Renew { app, id, renewal };
-        self.request(home, number, What::Beat, command, Origin::Client);
+        self.request(home, number, What::Beat, command, &Origin::Client);
     }
 
     fn request(
@@ -313,7 +317,7 @@ impl World {
         number: usize,
         what: What,
         command: Command,
-        origin: Origin,
+        origin: &Origin,
     ) {
         self.clients.requests += 1;
         let request = self.clients.requests;
@@ -328,7 +332,7 @@ impl World {
             request,
             replies: Vec::new(),
         };
-        self.submit(node, &[command], &origin, waiting);
+        self.submit(node, &[command], origin, waiting);
     }
 
     /// A node has carried out what it was asked and it is durable.
@@ -450,6 +454,6 @@ impl World {
             }
             self.clients.all[number].unanswered += 1;
         }
-        self.request(node, number, what, command, Origin::Operator);
+        self.request(node, number, what, command, &Origin::Operator);
     }
 }

@@ -80,6 +80,10 @@ pub(super) enum Handled {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what is known of it, one by one"
+)]
 pub(super) struct SimNode {
     pub(super) name: Arc<str>,
     /// Plays a Java node: no states, no digests, its own rules.
