@@ -123,18 +123,23 @@ impl World {
                 (Life::Dead, Some(_)) if self.setup.expires => {
                     return Err(format!("{id} is dead and alive at {}", node.name));
                 }
-                (Life::Gone, Some(_))
-                    if self.setup.expires
-                        || client.is_cancelled
-                            && !client.has_metadata
-                            && self.setup.java_nodes == 0 =>
-                {
+                (Life::Gone, Some(_)) if self.setup.expires || self.is_surely_gone(client) => {
                     return Err(format!("{id} was cancelled and is alive at {}", node.name));
                 }
                 _ => {}
             }
         }
         self.check_words(client)
+    }
+
+    /// Whether a cancel has to hold at once, without the help of leases that run out. It need not where
+    /// metadata was put meanwhile, nor where a client registered again and again without a newer dirty
+    /// timestamp: nodes then take one of its registrations for a later one.
+    fn is_surely_gone(&self, client: &Client) -> bool {
+        client.is_cancelled
+            && !client.has_metadata
+            && self.setup.java_nodes == 0
+            && !(client.is_stubborn && client.cancels > 1)
     }
 
     /// Whether nothing may be missing at a node: Java peers get what they missed by heartbeats only.
