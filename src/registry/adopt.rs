@@ -1,6 +1,7 @@
 //! What follows when a node of our own kind tells its state of an instance ([`Command::Adopt`]). The
 //! newer state stays ([`super::version`]), so it makes no difference in which order or how often
-//! states arrive: a late or repeated request undoes nothing.
+//! states arrive: a late or repeated request undoes nothing. What a registration has to say of its time for that to work is
+//! here too.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,11 +12,45 @@ use super::command::{Adoption, Context, Decision, Overrides, Reply};
 use super::decide::{duration_ms, reported_status};
 use super::instance::{ActionType, Instance};
 use super::lease::Lease;
+use super::rules::ReplicatedVersion;
 use super::status::{Status, effective};
 use super::version::{self, Version};
-use crate::types::Millis;
+use crate::types::{AppName, InstanceId, Millis};
 
 impl Registry {
+    /// The time of a registration: later than the state that it replaces and than the cancel of one
+    /// before it, whatever the clocks of other nodes said of those. A peer's registration keeps the
+    /// time that it had there ([`ReplicatedVersion::Kept`]).
+    pub(super) fn registration_time(
+        &self,
+        sent: &Instance,
+        existing: Option<&Arc<Lease>>,
+        context: &Context,
+    ) -> i64 {
+        let now = context.now.wall;
+        let keeps = self.rules.replicated_version == ReplicatedVersion::Kept;
+        let made = if context.is_replication && keeps {
+            version::told(now, sent.last_updated_timestamp)
+        } else {
+            version::wall(now)
+        };
+        let replaced = existing.map(|lease| lease.instance().last_updated_timestamp);
+        let cancelled = self.cancelled_version(&sent.app, &sent.id());
+        let earliest = cancelled
+            .map(|cancelled| version::after_cancel(sent.last_dirty_timestamp, cancelled))
+            .into_iter()
+            .chain(replaced.map(|replaced| replaced.saturating_add(1)))
+            .max();
+        made.max(earliest.unwrap_or(0))
+    }
+
+    /// What was cancelled last of an instance that is not there.
+    pub(super) fn cancelled_version(&self, app: &AppName, id: &InstanceId) -> Option<Version> {
+        self.tombstone(app, id)
+            .filter(|stone| stone.is_cancelled)
+            .map(|stone| stone.version)
+    }
+
     pub(super) fn decide_adopt(&self, adoption: &Adoption, context: &Context) -> Decision {
         let mut sent = (*adoption.instance).clone();
         sent.last_updated_timestamp = version::told(context.now.wall, sent.last_updated_timestamp);

@@ -116,39 +116,6 @@ impl Registry {
         }
     }
 
-    /// The time of a registration: later than the state that it replaces and than the cancel of one
-    /// before it, whatever the clocks of other nodes said of those. A peer's registration keeps the
-    /// time that it had there ([`ReplicatedVersion::Kept`]).
-    fn registration_time(
-        &self,
-        sent: &Instance,
-        existing: Option<&Arc<Lease>>,
-        context: &Context,
-    ) -> i64 {
-        let now = context.now.wall;
-        let keeps = self.rules.replicated_version == ReplicatedVersion::Kept;
-        let made = if context.is_replication && keeps {
-            version::told(now, sent.last_updated_timestamp)
-        } else {
-            version::wall(now)
-        };
-        let replaced = existing.map(|lease| lease.instance().last_updated_timestamp);
-        let cancelled = self.cancelled_version(&sent.app, &sent.id());
-        let earliest = cancelled
-            .map(|cancelled| version::after_cancel(sent.last_dirty_timestamp, cancelled))
-            .into_iter()
-            .chain(replaced.map(|replaced| replaced.saturating_add(1)))
-            .max();
-        made.max(earliest.unwrap_or(0))
-    }
-
-    /// What was cancelled last of an instance that is not there.
-    fn cancelled_version(&self, app: &AppName, id: &InstanceId) -> Option<Version> {
-        self.tombstone(app, id)
-            .filter(|stone| stone.is_cancelled)
-            .map(|stone| stone.version)
-    }
-
     /// `protocol.md` 1.8 and 3.3. Takes plain texts, so that a heartbeat that changes nothing
     /// allocates nothing; names are upper case already.
     pub fn decide_renewal(
