@@ -60,20 +60,16 @@ impl Instance {
     /// The identity: the first non-empty of the id, Amazon's `instance-id`, the host name
     /// (`protocol.md` 0). Empty only if all of them are, which registration refuses.
     pub fn id(&self) -> InstanceId {
-        if let Some(id) = self.instance_id.as_ref().filter(|id| !id.is_empty()) {
-            return InstanceId::from_shared(id.clone());
-        }
-        if let DataCenter::Amazon { metadata } = &self.data_center
-            && let Some(id) = metadata.get("instance-id").filter(|id| !id.is_empty())
-        {
-            return InstanceId::from_shared(id.clone());
-        }
-        InstanceId::from_shared(self.host_name.clone())
+        InstanceId::from_shared(self.identity().clone())
     }
 
     /// The identity as text; see [`Instance::id`].
     pub fn id_text(&self) -> &str {
-        if let Some(id) = self.instance_id.as_deref().filter(|id| !id.is_empty()) {
+        self.identity()
+    }
+
+    fn identity(&self) -> &Arc<str> {
+        if let Some(id) = self.instance_id.as_ref().filter(|id| !id.is_empty()) {
             return id;
         }
         if let DataCenter::Amazon { metadata } = &self.data_center
