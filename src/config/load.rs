@@ -253,7 +253,10 @@ fn keys_without_effect(properties: &Properties) -> Option<String> {
             continue;
         };
         let why = match key.effect {
-            Effect::Honoured => continue,
+            Effect::Honoured => match keys::not_acted_on(key) {
+                Some(why) => why.to_owned(),
+                None => continue,
+            },
             Effect::NoEffect(why) => why.to_owned(),
             Effect::Aws => "only for a server on Amazon's services".to_owned(),
             Effect::Later(why) => format!("not supported yet: {why}"),

@@ -41,6 +41,42 @@ impl Key {
     }
 }
 
+/// Keys that are read, checked and shown, but that nothing acts on yet, and why.
+const NOT_ACTED_ON: &[(&str, &str)] = &[
+    ("eureka.environment", "the dashboard is still to come"),
+    ("eureka.datacenter", "the dashboard is still to come"),
+    ("eureka.instance.initial-status", "the node registers as UP"),
+    (
+        "eureka.instance.registry.expected-number-of-clients-sending-renews",
+        "renewals are counted from default-open-for-traffic-count",
+    ),
+    (
+        "eureka.server.registry-sync-retries",
+        "the copy is tried until wait-time-in-ms-when-sync-empty is over",
+    ),
+    (
+        "eureka.server.registry-sync-retry-wait-ms",
+        "the copy is tried every second",
+    ),
+    (
+        "eureka.server.initial-capacity-of-response-cache",
+        "the cache is bounded by bytes, eurekad.response-cache-max-bytes",
+    ),
+    (
+        "eureka.server.min-available-instances-for-peer-replication",
+        "not supported yet",
+    ),
+    ("eureka.server.metrics.enabled", "metrics are still to come"),
+];
+
+/// Why nothing acts on a key that is read, if nothing does.
+pub(crate) fn not_acted_on(key: &Key) -> Option<&'static str> {
+    NOT_ACTED_ON
+        .iter()
+        .find(|(name, _)| *name == key.name)
+        .map(|(_, why)| *why)
+}
+
 const fn honoured(name: &'static str) -> Key {
     Key {
         name,

@@ -169,3 +169,15 @@ fn the_commented_lines_of_the_example_show_the_defaults() {
     assert_eq!(with.peers.by_address, without.peers.by_address);
     assert_eq!(with.compatibility, without.compatibility);
 }
+
+#[test]
+fn a_key_that_nothing_acts_on_is_named_in_the_warning() {
+    let loaded =
+        Start::args(&["--eureka.server.min-available-instances-for-peer-replication=2"]).load();
+    let warning = loaded.warnings.join("\n");
+    assert!(
+        warning.contains("min-available-instances-for-peer-replication"),
+        "{warning}"
+    );
+    assert!(warning.contains("not supported yet"), "{warning}");
+}
