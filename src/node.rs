@@ -18,6 +18,7 @@ use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
 use crate::http::server::{ServerSettings, serve};
 use crate::http::{Api, Peering};
 use crate::registry::self_preservation::{RenewalMeter, Settings};
+use crate::replication::reconcile::DigestCache;
 use crate::replication::state::PeerStates;
 use crate::replication::transport::Identity;
 use crate::replication::{self, ReadsGate};
@@ -140,6 +141,7 @@ impl Node {
                 .unwrap_or_else(|| facts.node_id.clone()),
             boot: format!("{:x}-{:x}", clock.now().wall.0, std::process::id()),
         };
+        let digests = Arc::new(DigestCache::default());
         let peer_states = Arc::new(PeerStates::default());
         let api = Arc::new(Api::new(
             config.clone(),
@@ -149,6 +151,7 @@ impl Node {
             Peering {
                 gate: gate.clone(),
                 states: peer_states.clone(),
+                digests: digests.clone(),
                 identity: identity.clone(),
             },
         ));
@@ -184,6 +187,7 @@ impl Node {
                     log: log.clone(),
                     clock: clock.clone(),
                     states: peer_states,
+                    digests,
                     identity,
                     incarnation: facts.incarnation.clone(),
                     is_empty: facts.is_empty,

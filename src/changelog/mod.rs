@@ -6,6 +6,7 @@
 //! log has moved subscribes. Heartbeats that change nothing never come here
 //! ([`ChangeLog::renew`]).
 
+mod apply;
 mod maintenance;
 mod recover;
 #[cfg(test)]
@@ -21,6 +22,8 @@ use arc_swap::{ArcSwap, Guard};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
+#[cfg(test)]
+pub(crate) use apply::{Asked, apply};
 pub use maintenance::{Maintenance, write_checkpoint};
 pub use recover::{Facts, Recovered, recover};
 pub use writer::{Opener, WriterSettings};

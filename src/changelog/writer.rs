@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
+use super::apply::{Asked, apply};
 use super::recover::replay;
 use super::{
     ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable, write_checkpoint,
 };
 use crate::registry::change::{ChangeKind, Record};
-use crate::registry::command::{Context, Reply};
+use crate::registry::command::Reply;
 use crate::store::{Durability, LogStore, Opened, StoreError};
 use crate::types::Lsn;
 
@@ -169,36 +170,17 @@ impl Writer {
     fn carry_out(&mut self, request: &Request, batch: &mut Batch) -> Vec<Reply> {
         let mut replies = Vec::with_capacity(request.commands.len());
         for command in &request.commands {
-            let now = self.log.clock.now();
-            let registry = &self.state.registry;
-            let context = Context {
-                now,
-                is_replication: request.origin.is_replication(),
-                expiration_enabled: self.log.expiration_enabled(registry),
+            let asked = Asked {
+                origin: &request.origin,
+                actor: &request.actor,
+                now: self.log.clock.now(),
+                expiration_enabled: self.log.expiration_enabled(&self.state.registry),
             };
-            let decision = registry.decide(command, &context);
-            if let Some(lease) = &decision.renews {
-                lease.renew(now, registry.rules().lease_expiry);
-                if decision.counts {
-                    if !context.is_replication {
-                        lease.clock.set_renewed_by_client(now.mono);
-                    }
-                    self.log.meter.count();
-                }
+            let applied = apply(&mut self.state, command, &asked, &mut batch.records);
+            if applied.counts {
+                self.log.meter.count();
             }
-            for change in decision.changes {
-                let record = Arc::new(Record {
-                    lsn: self.state.registry.lsn().next(),
-                    at: now.wall,
-                    origin: request.origin.clone(),
-                    actor: request.actor.clone(),
-                    change,
-                });
-                self.state.registry.evolve(&record, now.mono);
-                self.state.delta.push(&record, now.mono);
-                batch.records.push(record);
-            }
-            replies.push(decision.reply);
+            replies.push(applied.reply);
         }
         replies
     }

@@ -7,7 +7,7 @@ use super::bind::Binder;
 use super::choice::{choice, words};
 use super::property::Origin;
 use crate::registry::rules::{
-    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, Rules, SameStatusOverride,
+    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion, Rules, SameStatusOverride,
     StatusByRenewal, Thresholds, UnknownOverride,
 };
 
@@ -29,6 +29,7 @@ words!(MetadataUpdate { Change = "change", Reregister = "re-register" });
 words!(SameStatusOverride { Stored = "stored", Ignored = "ignored" });
 words!(OverrideLift { Reported = "reported", Unknown = "unknown" });
 words!(UnknownOverride { Lift = "lift", Store = "store" });
+words!(ReplicatedVersion { Kept = "kept", Original = "eureka" });
 words!(Thresholds { Leases = "leases", Eureka = "eureka" });
 
 choice! {
@@ -124,6 +125,7 @@ pub struct Compatibility {
     pub same_status_override: SameStatusOverride,
     pub override_lift: OverrideLift,
     pub unknown_override: UnknownOverride,
+    pub replicated_version: ReplicatedVersion,
     pub decoder: Decoder,
     pub negotiation: Negotiation,
     pub gzip_request_bodies: GzipRequestBodies,
@@ -150,6 +152,7 @@ impl Compatibility {
             same_status_override: self.same_status_override,
             override_lift: self.override_lift,
             unknown_override: self.unknown_override,
+            replicated_version: self.replicated_version,
             thresholds: self.thresholds,
             sync_when_timestamp_differs,
         }
@@ -167,6 +170,7 @@ impl Compatibility {
                 same_status_override: SameStatusOverride::Stored,
                 override_lift: OverrideLift::Reported,
                 unknown_override: UnknownOverride::Lift,
+                replicated_version: ReplicatedVersion::Kept,
                 decoder: Decoder::Tolerant,
                 negotiation: Negotiation::Tolerant,
                 gzip_request_bodies: GzipRequestBodies::Accept,
@@ -188,6 +192,7 @@ impl Compatibility {
                 same_status_override: SameStatusOverride::Ignored,
                 override_lift: OverrideLift::Unknown,
                 unknown_override: UnknownOverride::Store,
+                replicated_version: ReplicatedVersion::Original,
                 decoder: Decoder::Exact,
                 negotiation: Negotiation::Exact,
                 gzip_request_bodies: GzipRequestBodies::Refuse,
@@ -226,6 +231,7 @@ impl Compatibility {
             same_status_override: b.choice("eurekad.same-status-override", d.same_status_override),
             override_lift: b.choice("eurekad.override-lift", d.override_lift),
             unknown_override: b.choice("eurekad.unknown-override", d.unknown_override),
+            replicated_version: b.choice("eurekad.replicated-version", d.replicated_version),
             decoder: b.choice("eurekad.decoder", d.decoder),
             negotiation: b.choice("eurekad.negotiation", d.negotiation),
             gzip_request_bodies: b.choice("eurekad.gzip-request-bodies", d.gzip_request_bodies),

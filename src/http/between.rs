@@ -7,10 +7,11 @@ use hyper::StatusCode;
 use super::answer::{self, Answer};
 use super::path::Between;
 use super::{Api, Head, request};
-use crate::registry::change::Origin;
+use crate::changelog::Request;
+use crate::registry::change::{Actor, Origin};
+use crate::registry::command::Renewal;
 use crate::replication::inbound;
-use crate::replication::reconcile::{Comparison, Moving};
-use crate::replication::transport::{Identity, NODE};
+use crate::replication::reconcile::Comparison;
 
 impl Api {
     pub(super) async fn between(
@@ -43,7 +44,11 @@ impl Api {
         if !digest.len().is_multiple_of(8) {
             return answer::empty(StatusCode::BAD_REQUEST);
         }
-        let unknown = self.fingerprints.renew(&self.log, digest);
+        let unknown = self
+            .fingerprints
+            .renew(&self.log.snapshot(), digest, |app, id| {
+                self.log.renew(app, id, Renewal::default(), true).ok()
+            });
         let places: Vec<u8> = unknown
             .iter()
             .flat_map(|place| place.to_be_bytes())
@@ -56,11 +61,10 @@ impl Api {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
         let state = self.log.snapshot();
-        let digests =
-            tokio::task::spawn_blocking(move || inbound::digests_unless(&state, root)).await;
-        match digests {
-            Ok(Some(digests)) => as_json(&digests),
-            Ok(None) => answer::empty(StatusCode::NO_CONTENT),
+        let digests = self.digests.clone();
+        match tokio::task::spawn_blocking(move || digests.of(&state.registry)).await {
+            Ok(digests) if digests.root == root => answer::empty(StatusCode::NO_CONTENT),
+            Ok(digests) => as_json(&*digests),
             Err(_) => answer::empty(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
@@ -70,10 +74,24 @@ impl Api {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
         let origin = request::origin(head.headers, true, head.address, Origin::Client);
-        let asking = request::text(head.headers, &NODE).and_then(Identity::parse);
+        let asking = request::identity(head.headers);
         let told = asking.and_then(|asking| self.peers.told(&asking.node_id));
-        let moving = Moving::new(told, self.clock.now().wall);
-        as_json(&inbound::compare(&self.log, question, moving, origin, self.own_id()).await)
+        let (state, own_id) = (self.log.snapshot(), self.own_id().to_owned());
+        let compared =
+            tokio::task::spawn_blocking(move || inbound::compare(&state, &question, told, &own_id))
+                .await;
+        let Ok((compared, commands)) = compared else {
+            return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
+        };
+        let request = Request {
+            commands,
+            origin,
+            actor: Actor::default(),
+        };
+        match self.log.submit(request).await {
+            Ok(_) => as_json(&compared),
+            Err(why) => answer::unavailable(&why),
+        }
     }
 }
 

@@ -191,7 +191,7 @@ impl Api {
         let command = Command::Cancel {
             app: AppName::new(app),
             id: InstanceId::new(id),
-            dirty: None,
+            version: None,
         };
         self.done_or_gone(command, head, Origin::Client).await
     }

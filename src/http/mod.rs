@@ -33,6 +33,7 @@ use crate::config::{
 };
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
+use crate::replication::reconcile::DigestCache;
 use crate::replication::state::PeerStates;
 use crate::replication::transport::{COPYING, Identity, NODE};
 use crate::types::Millis;
@@ -59,6 +60,7 @@ pub struct Api {
     pub(crate) peers: Arc<PeerStates>,
     identity: HeaderValue,
     fingerprints: Arc<Fingerprints>,
+    digests: Arc<DigestCache>,
     paths: PathRules,
     decoder: Dialect,
     negotiation: Dialect,
@@ -73,6 +75,7 @@ pub struct Peering {
     /// Closed until the registry is together.
     pub gate: Arc<ReadsGate>,
     pub states: Arc<PeerStates>,
+    pub digests: Arc<DigestCache>,
     pub identity: Identity,
 }
 
@@ -130,6 +133,7 @@ impl Api {
             identity: HeaderValue::from_str(&peering.identity.header())
                 .unwrap_or(HeaderValue::from_static("unknown")),
             fingerprints: Arc::default(),
+            digests: peering.digests,
             paths,
             decoder,
             negotiation,

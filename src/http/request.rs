@@ -15,7 +15,7 @@ use hyper::{HeaderMap, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::registry::change::{Actor, Origin};
-use crate::replication::transport::NODE;
+use crate::replication::transport::{Identity, NODE};
 
 static REPLICATION: HeaderName = HeaderName::from_static("x-netflix-discovery-replication");
 static IDENTITY_ID: HeaderName = HeaderName::from_static("discoveryidentity-id");
@@ -64,6 +64,11 @@ pub(super) fn is_replication(headers: &HeaderMap) -> bool {
 /// Whether a node of our own kind sent it: it says who it is, which Java peers do not.
 pub(super) fn is_our_kind(headers: &HeaderMap) -> bool {
     headers.contains_key(&NODE)
+}
+
+/// The node of our own kind that sent it.
+pub(super) fn identity(headers: &HeaderMap) -> Option<Identity> {
+    Identity::parse(headers.get(&NODE)?.to_str().ok()?)
 }
 
 /// Where a change comes from.

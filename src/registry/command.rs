@@ -7,6 +7,7 @@ use crate::registry::change::Change;
 use crate::registry::instance::Instance;
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
+use crate::registry::version::Version;
 use crate::types::{AppName, InstanceId, Now};
 
 /// A request to the registry.
@@ -14,6 +15,8 @@ use crate::types::{AppName, InstanceId, Now};
 pub enum Command {
     /// `POST /apps/{app}`: a validated instance.
     Register(Arc<Instance>),
+    /// A peer of our own kind tells how an instance is there.
+    Adopt(Adoption),
     /// `PUT /apps/{app}/{id}`.
     Renew {
         app: AppName,
@@ -22,12 +25,12 @@ pub enum Command {
     },
     /// `DELETE /apps/{app}/{id}`.
     ///
-    /// `dirty` is the version that a peer of our own kind cancelled: a newer one stays. Java peers
-    /// and clients cancel whatever is there.
+    /// `version` is what a peer of our own kind cancelled: what was registered later stays. Java
+    /// peers and clients cancel whatever is there.
     Cancel {
         app: AppName,
         id: InstanceId,
-        dirty: Option<i64>,
+        version: Option<Version>,
     },
     /// `PUT /apps/{app}/{id}/status`.
     SetStatus {
@@ -51,6 +54,24 @@ pub enum Command {
     },
     /// The eviction timer: all leases that are over, within the limit.
     Evict(Eviction),
+}
+
+/// The state of an instance at a peer of our own kind.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    pub instance: Arc<Instance>,
+    /// When it was registered, wall time, ms; 0 if the peer does not say.
+    pub registered: i64,
+    pub overrides: Overrides,
+}
+
+/// What a newer state means for an override that holds here and not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overrides {
+    /// It was lifted there.
+    Whole,
+    /// If the client described itself anew, the peer may not have heard of it: it holds.
+    Merged,
 }
 
 /// What a heartbeat says besides whose it is.

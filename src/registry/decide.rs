@@ -10,10 +10,11 @@ use super::eviction;
 use super::instance::{ActionType, Instance};
 use super::lease::Lease;
 use super::rules::{
-    MetadataUpdate, OverrideLift, OverrideScope, SameStatusOverride, StatusByRenewal,
-    UnknownOverride,
+    MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion, SameStatusOverride,
+    StatusByRenewal, UnknownOverride,
 };
 use super::status::{Status, effective};
+use super::version::{self, Version};
 use crate::types::{AppName, InstanceId, Millis};
 
 impl Registry {
@@ -25,7 +26,8 @@ impl Registry {
             Command::Renew { app, id, renewal } => {
                 self.decide_renewal(app.as_str(), id.as_str(), *renewal, context)
             }
-            Command::Cancel { app, id, dirty } => self.decide_cancel(app, id, *dirty, context),
+            Command::Adopt(adoption) => self.decide_adopt(adoption, context),
+            Command::Cancel { app, id, version } => self.decide_cancel(app, id, *version, context),
             Command::SetStatus {
                 app,
                 id,
@@ -77,7 +79,8 @@ impl Registry {
             context.is_replication,
         );
         instance.action_type = Some(ActionType::Added);
-        instance.last_updated_timestamp = timestamp(context.now.wall);
+        let updated = self.registration_time(sent, existing, context);
+        instance.last_updated_timestamp = updated;
 
         let mut service_up_at = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
         if instance.status == Status::Up && service_up_at == Millis::ZERO {
@@ -86,7 +89,14 @@ impl Registry {
         let image = LeaseImage {
             reported,
             duration_ms: duration_ms(sent.lease.duration_secs),
-            registered_at: context.now.wall,
+            // Of a peer's registration it is when it became known here; the cancel of the one before
+            // it, which that peer may not have heard of, was earlier all the same.
+            registered_at: if context.is_replication && self.cancelled_version(&app, &id).is_none()
+            {
+                context.now.wall
+            } else {
+                Millis(u64::try_from(updated).unwrap_or(0))
+            },
             service_up_at,
             evicted_at: Millis::ZERO,
             renewed_at: context.now.wall,
@@ -223,14 +233,26 @@ impl Registry {
         &self,
         app: &AppName,
         id: &InstanceId,
-        dirty: Option<i64>,
+        cancelled: Option<Version>,
         context: &Context,
     ) -> Decision {
         if let Some(lease) = self.lease(app.as_str(), id.as_str()) {
-            if dirty.is_some_and(|dirty| dirty < lease.instance().last_dirty_timestamp) {
+            let registered = Version::of_registration(&lease.image);
+            let cancelled = cancelled.map(|cancelled| Version {
+                updated: version::told(context.now.wall, cancelled.updated),
+                ..cancelled
+            });
+            if cancelled.is_some_and(|cancelled| !registered.is_before_cancel(cancelled)) {
                 return Decision::reply(Reply::Conflict(lease.clone()));
             }
-            let change = removal(ChangeKind::Cancelled, lease, context);
+            let mut change = removal(ChangeKind::Cancelled, lease, context);
+            if let (Some(cancelled), Some(image)) = (cancelled, &mut change.lease) {
+                // Both sides remember the same removal.
+                let instance = Arc::make_mut(&mut image.instance);
+                let reached = Version::of(lease.instance()).max(cancelled);
+                instance.last_dirty_timestamp = reached.dirty;
+                instance.last_updated_timestamp = reached.updated;
+            }
             return Decision {
                 changes: vec![change],
                 ..Decision::reply(Reply::Done)
@@ -289,7 +311,7 @@ impl Registry {
         let mut instance = (**lease.instance()).clone();
         instance.status = status;
         instance.overridden_status = status;
-        raise_dirty(&mut instance, dirty);
+        self.raise_dirty(&mut instance, dirty, context);
         mark_modified(&mut instance, context);
         let mut image = lease.to_image();
         if status == Status::Up && image.service_up_at == Millis::ZERO {
@@ -330,7 +352,7 @@ impl Registry {
             (OverrideLift::Unknown, None) => Status::Unknown,
             (_, Some(status)) => status,
         };
-        raise_dirty(&mut instance, dirty);
+        self.raise_dirty(&mut instance, dirty, context);
         mark_modified(&mut instance, context);
         let mut image = lease.to_image();
         // The original leaves this to the re-registration that it forces.
@@ -346,6 +368,14 @@ impl Registry {
             .changes
             .push(change_of(ChangeKind::OverrideLifted, image, effect, true));
         decision
+    }
+
+    /// The version only rises (`protocol.md` 3.5).
+    fn raise_dirty(&self, instance: &mut Instance, dirty: Option<i64>, context: &Context) {
+        let raises = self.rules.replicated_version == ReplicatedVersion::Original;
+        if let Some(dirty) = dirty.filter(|_| raises || !context.is_replication) {
+            instance.last_dirty_timestamp = instance.last_dirty_timestamp.max(dirty);
+        }
     }
 
     /// `protocol.md` 1.9, or, by default, a change of the metadata alone: its version is raised by
@@ -430,7 +460,7 @@ impl Registry {
 
 /// What the client says of itself. A registration that repeats an override as its status (a peer's,
 /// or a client's copy of the server's answer) tells nothing about that; then the last word counts.
-fn reported_status(sent: &Instance, existing: Option<&Arc<Lease>>) -> Status {
+pub(super) fn reported_status(sent: &Instance, existing: Option<&Arc<Lease>>) -> Status {
     if sent.overridden_status != Status::Unknown && sent.status == sent.overridden_status {
         existing.map_or(Status::Up, |lease| lease.image.reported)
     } else {
@@ -441,7 +471,8 @@ fn reported_status(sent: &Instance, existing: Option<&Arc<Lease>>) -> Status {
 fn removal(kind: ChangeKind, lease: &Lease, context: &Context) -> Change {
     let mut instance = (**lease.instance()).clone();
     instance.action_type = Some(ActionType::Deleted);
-    instance.last_updated_timestamp = timestamp(context.now.wall);
+    instance.last_updated_timestamp =
+        version::after(context.now.wall, instance.last_updated_timestamp);
     let image = LeaseImage {
         instance: Arc::new(instance),
         evicted_at: context.now.wall,
@@ -468,22 +499,12 @@ fn change_of(
 
 fn mark_modified(instance: &mut Instance, context: &Context) {
     instance.action_type = Some(ActionType::Modified);
-    instance.last_updated_timestamp = timestamp(context.now.wall);
-}
-
-/// The version only rises (`protocol.md` 3.5).
-fn raise_dirty(instance: &mut Instance, dirty: Option<i64>) {
-    if let Some(dirty) = dirty {
-        instance.last_dirty_timestamp = instance.last_dirty_timestamp.max(dirty);
-    }
-}
-
-fn timestamp(wall: Millis) -> i64 {
-    i64::try_from(wall.0).unwrap_or(i64::MAX)
+    instance.last_updated_timestamp =
+        version::after(context.now.wall, instance.last_updated_timestamp);
 }
 
 /// 64 bits all the way: the original overflows above 2,147,483 s (`protocol.md` 10.2).
-fn duration_ms(secs: i32) -> u64 {
+pub(super) fn duration_ms(secs: i32) -> u64 {
     u64::try_from(secs)
         .ok()
         .filter(|s| *s > 0)

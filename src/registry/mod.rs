@@ -10,6 +10,7 @@
 //! (`debug_assert`ed by tests through [`Registry::check`]); an application without leases does not
 //! exist.
 
+mod adopt;
 pub mod change;
 pub mod command;
 mod decide;
@@ -23,6 +24,7 @@ pub mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tombstones;
+pub mod version;
 mod vips;
 
 use std::fmt::Write as _;
@@ -37,6 +39,7 @@ use rules::{OverrideScope, Rules};
 use status::Status;
 use tombstones::Tombstones;
 pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
+use version::Version;
 use vips::VipIndex;
 
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
@@ -215,7 +218,7 @@ impl Registry {
             .filter(|_| !is_there && change.kind.removes())
         {
             let stone = Tombstone {
-                dirty: image.instance.last_dirty_timestamp,
+                version: Version::of(&image.instance),
                 is_cancelled: change.kind == ChangeKind::Cancelled,
                 at: record.at,
             };

@@ -12,6 +12,7 @@ pub struct Rules {
     pub same_status_override: SameStatusOverride,
     pub override_lift: OverrideLift,
     pub unknown_override: UnknownOverride,
+    pub replicated_version: ReplicatedVersion,
     pub thresholds: Thresholds,
     /// Compare dirty timestamps in renewals (`eureka.server.sync-when-timestamp-differs`).
     pub sync_when_timestamp_differs: bool,
@@ -80,6 +81,19 @@ pub enum UnknownOverride {
     Store,
 }
 
+/// What becomes of the times by which versions are compared, in what a peer sends
+/// (`eurekad.replicated-version`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicatedVersion {
+    /// A registration keeps the `lastUpdatedTimestamp` that it had at the peer, so that all nodes have
+    /// the same version of it. The dirty timestamp that comes with an override raises nothing: the
+    /// description of that version is still to come, by the next renewal at the latest.
+    Kept,
+    /// As the original: a registration is of the moment when it came. An override raises the dirty
+    /// timestamp; the older description passes for the newer one from then on, here and at every peer.
+    Original,
+}
+
 /// How many renewals are expected (`eurekad.thresholds`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thresholds {
@@ -99,6 +113,7 @@ impl Default for Rules {
             same_status_override: SameStatusOverride::Stored,
             override_lift: OverrideLift::Reported,
             unknown_override: UnknownOverride::Lift,
+            replicated_version: ReplicatedVersion::Kept,
             thresholds: Thresholds::Leases,
             sync_when_timestamp_differs: true,
         }
@@ -116,6 +131,7 @@ impl Rules {
             same_status_override: SameStatusOverride::Ignored,
             override_lift: OverrideLift::Unknown,
             unknown_override: UnknownOverride::Store,
+            replicated_version: ReplicatedVersion::Original,
             thresholds: Thresholds::Eureka,
             sync_when_timestamp_differs: true,
         }

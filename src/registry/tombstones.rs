@@ -4,6 +4,7 @@
 
 use imbl::{OrdMap, Vector};
 
+use crate::registry::version::Version;
 use crate::types::{AppName, InstanceId, Millis};
 
 /// How long it is remembered, ms of the records' wall time.
@@ -14,12 +15,20 @@ const KEPT_MAX: usize = 200_000;
 /// A lease that was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tombstone {
-    /// The version that was removed.
-    pub dirty: i64,
+    /// The version that was removed; its time of change is that of the removal.
+    pub version: Version,
     /// Whether it was cancelled; otherwise it expired.
     pub is_cancelled: bool,
     /// Wall time of the removal.
     pub at: Millis,
+}
+
+impl Tombstone {
+    /// Whether the removal is about a lease that was registered in this version: `registration` is
+    /// [`Version::of_registration`].
+    pub fn reaches(&self, registration: Version) -> bool {
+        registration.is_before_cancel(self.version)
+    }
 }
 
 type Key = (AppName, InstanceId);

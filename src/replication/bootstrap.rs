@@ -12,13 +12,13 @@ use tracing::{info, warn};
 
 use super::Context;
 use super::dns::Names;
+use super::exchange::adoption;
 use super::membership::Membership;
-use super::task::adoption;
 use super::transport::COPYING;
 use crate::changelog::Request;
 use crate::config::{Config, ServiceUrl};
 use crate::registry::change::{Actor, Origin};
-use crate::registry::command::Command;
+use crate::registry::command::{Command, Overrides};
 use crate::types::Millis;
 use crate::wire::{self, Limits};
 
@@ -132,6 +132,7 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
     if is_ourselves {
         return Had::Nothing;
     }
+    let is_our_kind = answer.identity().is_some();
     let is_copying = answer.headers.contains_key(&COPYING);
     let now = i64::try_from(context.clock.now().wall.0).unwrap_or(i64::MAX);
     let list = match wire::decode_applications(&answer.body, &Limits::default(), now) {
@@ -151,9 +152,8 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
     let mut commands: Vec<Command> = Vec::new();
     let mut refused = list.refused;
     for draft in list.drafts {
-        let app = draft.app.to_string();
-        match wire::validate(draft, &app, false) {
-            Ok(instance) => commands.extend(adoption(instance)),
+        match adoption(draft, is_our_kind, Overrides::Whole) {
+            Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,
         }
     }

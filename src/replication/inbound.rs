@@ -1,17 +1,16 @@
 //! What nodes of our own kind ask of each other beyond the original's protocol: renewals as numbers,
 //! and comparisons of registries. Java peers never see these paths.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::reconcile::{self, Comparison, Digests, Moving, Repairs};
+use super::reconcile::{self, Comparison, Repairs};
 use crate::cache::view_of;
-use crate::changelog::{ChangeLog, Published, Request};
-use crate::registry::change::{Actor, Origin};
-use crate::registry::command::{Command, Renewal};
+use crate::changelog::Published;
+use crate::registry::command::{Command, Reply};
 use crate::registry::lease::Lease;
 use crate::types::{AppName, InstanceId, Lsn};
 use crate::wire::{self, Detail, Format};
@@ -21,8 +20,9 @@ use crate::wire::{self, Detail, Format};
 pub struct Compared {
     /// What the asked side wants to be told of.
     pub wanted: Vec<(String, String)>,
-    /// What the asking side should cancel, with the version that was cancelled.
-    pub cancelled: Vec<(String, String, i64)>,
+    /// What the asking side should cancel, with the version that was cancelled: dirty timestamp and
+    /// time of the change.
+    pub cancelled: Vec<(String, String, i64, i64)>,
     /// What the asked side has newer, as a list in the original's JSON.
     pub newer: Option<Box<RawValue>>,
     /// How many that are.
@@ -93,11 +93,16 @@ impl Index {
 }
 
 impl Fingerprints {
-    /// Renews the leases of a digest; the places of those that are not here in that version.
-    pub fn renew(&self, log: &ChangeLog, digest: &[u8]) -> Vec<u32> {
-        let state = log.snapshot();
+    /// Renews the leases of a digest, each by `renew`, which says `None` if that changed something
+    /// and was not done. The places of those that are not here in that version.
+    pub fn renew(
+        &self,
+        state: &Published,
+        digest: &[u8],
+        mut renew: impl FnMut(&str, &str) -> Option<Reply>,
+    ) -> Vec<u32> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        index.follow(&state);
+        index.follow(state);
         let mut unknown = Vec::new();
         for (place, bytes) in digest.as_chunks::<8>().0.iter().enumerate() {
             let fingerprint = u64::from_be_bytes(*bytes);
@@ -108,12 +113,8 @@ impl Fingerprints {
                     let lease = state.registry.lease(app.as_str(), id.as_str());
                     lease.is_some_and(|lease| reconcile::fingerprint(lease) == fingerprint)
                 })
-                .and_then(|(app, id)| {
-                    log.renew(app.as_str(), id.as_str(), Renewal::default(), true)
-                        .ok()
-                });
-            let is_known = matches!(renewed, Some(crate::registry::command::Reply::Done));
-            if !is_known {
+                .and_then(|(app, id)| renew(app.as_str(), id.as_str()));
+            if !matches!(renewed, Some(Reply::Done)) {
                 unknown.push(u32::try_from(place).unwrap_or(u32::MAX));
             }
         }
@@ -121,51 +122,43 @@ impl Fingerprints {
     }
 }
 
-/// The digests of this registry, or `None` if `root` is theirs too.
-pub fn digests_unless(state: &Published, root: u64) -> Option<Digests> {
-    let digests = Digests::of(&state.registry);
-    (digests.root != root).then_some(digests)
-}
-
-/// Compares, cancels here what the other side cancelled, and says what the other side has to do. What is
-/// `moving` here is left alone.
-pub async fn compare(
-    log: &Arc<ChangeLog>,
-    question: Comparison,
-    moving: Moving,
-    origin: Origin,
+/// Compares: the answer, and the commands that cancel here what the other side cancelled. If the log
+/// does not take them now, the next comparison finds the same again.
+///
+/// `told` is up to where the other side has heard of our changes; `None` if it is told nothing. What
+/// was changed here behind it is not asked for: first that change has to get there.
+pub fn compare(
+    state: &Published,
+    question: &Comparison,
+    told: Option<Lsn>,
     own_id: &str,
-) -> Compared {
-    let state = log.snapshot();
-    let compared = {
-        let state = state.clone();
-        tokio::task::spawn_blocking(move || reconcile::compare(&state.registry, &question, moving))
-            .await
-    };
-    let Ok(repairs) = compared else {
-        return Compared::default();
-    };
-    let cancelled_here = repairs.cancelled_there.len();
-    let answer = answer(&state, &repairs, own_id, cancelled_here);
-    let commands: Vec<Command> = repairs
+) -> (Compared, Vec<Command>) {
+    let mut repairs = reconcile::compare(&state.registry, question);
+    if let Some(told) = told {
+        let records = state.delta.since(told.next());
+        if let Some(records) = records {
+            let own = records.filter(|record| !record.origin.is_replication());
+            let untold: HashSet<(&AppName, &InstanceId)> = own
+                .map(|record| (&record.change.app, &record.change.id))
+                .collect();
+            repairs
+                .wanted
+                .retain(|(app, id)| !untold.contains(&(app, id)));
+        } else if told < state.lsn() {
+            repairs.wanted.clear();
+        }
+    }
+    let answer = answer(state, &repairs, own_id, repairs.cancelled_there.len());
+    let commands = repairs
         .cancelled_there
         .into_iter()
-        .map(|(app, id, dirty)| Command::Cancel {
+        .map(|(app, id, version)| Command::Cancel {
             app,
             id,
-            dirty: Some(dirty),
+            version: Some(version),
         })
         .collect();
-    if !commands.is_empty() {
-        // If the log takes nothing now, the next comparison finds the same again.
-        let request = Request {
-            commands,
-            origin,
-            actor: Actor::default(),
-        };
-        let _ = log.submit(request).await;
-    }
-    answer
+    (answer, commands)
 }
 
 fn answer(state: &Published, repairs: &Repairs, own_id: &str, cancelled_here: usize) -> Compared {
@@ -179,7 +172,14 @@ fn answer(state: &Published, repairs: &Repairs, own_id: &str, cancelled_here: us
         cancelled: repairs
             .cancelled_here
             .iter()
-            .map(|(app, id, dirty)| (app.to_string(), id.to_string(), *dirty))
+            .map(|(app, id, version)| {
+                (
+                    app.to_string(),
+                    id.to_string(),
+                    version.dirty,
+                    version.updated,
+                )
+            })
             .collect(),
         newer: list_of(state, &repairs.ours_newer, own_id),
         newer_count: repairs.ours_newer.len(),

@@ -6,22 +6,27 @@
 //! a peer that was away gets what it missed, once. Renewals are not in the log; they are coalesced by
 //! time, one item per lease however often it was renewed.
 //!
-//! The pure part ([`outbound`], [`sender`], [`reconcile`]) knows neither sockets nor clocks, so that
-//! whole clusters can run in one deterministic test; `task` and [`transport`] move its requests over
-//! HTTP. [`inbound`] answers what nodes of our own kind ask beyond the original's protocol.
+//! The pure part ([`outbound`], [`sender`], [`exchange`], [`batch`], [`reconcile`]) knows neither
+//! sockets nor clocks, so that whole clusters run in one deterministic test (`simulation`); `task` and
+//! [`transport`] move its requests over HTTP. [`inbound`] answers what nodes of our own kind ask beyond the original's protocol.
 
+pub mod batch;
 mod bootstrap;
 #[cfg(test)]
 mod discovery_tests;
 mod dns;
 #[cfg(test)]
 mod dns_server;
+pub mod exchange;
 pub mod inbound;
 mod membership;
 pub mod outbound;
+pub mod patience;
 pub mod reconcile;
 mod self_registration;
 pub mod sender;
+#[cfg(test)]
+mod simulation;
 pub mod state;
 mod task;
 pub mod transport;
@@ -37,6 +42,7 @@ use tracing::{info, warn};
 
 pub use bootstrap::ReadsGate;
 pub use inbound::Compared;
+use reconcile::DigestCache;
 
 use crate::changelog::ChangeLog;
 use crate::clock::Clock;
@@ -48,9 +54,6 @@ use state::PeerStates;
 use task::PeerTask;
 use transport::{Identity, Transport};
 
-/// Query of a batch that mends what differs instead of telling what happened: what was cancelled in
-/// the same version stays so.
-pub const REPAIR: &str = "repair";
 /// Below a peer's base URL: renewals as numbers.
 pub const RENEWALS_PATH: &str = "eurekad/renewals";
 /// Below a peer's base URL: the digests of its registry.
@@ -72,6 +75,7 @@ pub(crate) struct Context {
     pub(crate) recovered: Lsn,
     pub(crate) peers: PeersConfig,
     pub(crate) own_id: Arc<str>,
+    pub(crate) digests: Arc<DigestCache>,
     seed: AtomicU64,
 }
 
@@ -93,6 +97,7 @@ pub struct Parts {
     pub log: Arc<ChangeLog>,
     pub clock: Arc<dyn Clock>,
     pub states: Arc<PeerStates>,
+    pub digests: Arc<DigestCache>,
     pub identity: Identity,
     pub incarnation: String,
     /// The store was empty: the registry has to be copied from a peer first.
@@ -120,6 +125,7 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
         log: parts.log,
         clock: parts.clock,
         states: parts.states,
+        digests: parts.digests,
         identity: parts.identity,
         incarnation: parts.incarnation,
         own_id: parts.config.instance.instance_id.as_str().into(),
@@ -233,7 +239,6 @@ async fn run_peer(
         url,
         name: name.clone(),
         stop: stop.clone(),
-        patience: AtomicU64::new(0),
     };
     task.run().await;
     if stop.is_cancelled() {

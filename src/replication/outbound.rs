@@ -4,19 +4,17 @@
 //! one instance become the one or two items that bring a peer from any of the states in between to
 //! the present one.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::registry::Registry;
-use crate::registry::change::{Change, ChangeKind, Record};
-use crate::registry::lease::Lease;
+use crate::registry::change::{ChangeKind, Record};
+use crate::registry::lease::{Lease, LeaseClock};
 use crate::registry::status::Status;
-use crate::types::{AppName, InstanceId, Lsn, Millis};
+use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
 
 /// Most items of one batch, as Java peers send them (`protocol.md` 7.2).
 pub const BATCH_ITEMS: usize = 250;
-
-type Key = (AppName, InstanceId);
 
 /// One thing that a peer is told.
 #[derive(Clone, Debug)]
@@ -28,12 +26,8 @@ pub enum Item {
         lease: Arc<Lease>,
         overridden: Option<Status>,
     },
-    /// It is gone; with its last version, which Java peers ignore.
-    Cancel {
-        app: AppName,
-        id: InstanceId,
-        dirty: Option<i64>,
-    },
+    /// It is gone; as it was when it was cancelled.
+    Cancel(Arc<Lease>),
     /// The override that holds.
     SetStatus { lease: Arc<Lease>, status: Status },
     /// No override holds; the status is what the instance has now.
@@ -41,10 +35,14 @@ pub enum Item {
 }
 
 impl Item {
+    pub fn key(&self) -> Key {
+        (self.app(), self.id())
+    }
+
     pub fn app(&self) -> AppName {
         match self {
-            Self::Cancel { app, .. } => app.clone(),
             Self::Register(lease)
+            | Self::Cancel(lease)
             | Self::Heartbeat { lease, .. }
             | Self::SetStatus { lease, .. }
             | Self::DeleteOverride(lease) => lease.instance().app.clone(),
@@ -53,8 +51,8 @@ impl Item {
 
     pub fn id(&self) -> InstanceId {
         match self {
-            Self::Cancel { id, .. } => id.clone(),
             Self::Register(lease)
+            | Self::Cancel(lease)
             | Self::Heartbeat { lease, .. }
             | Self::SetStatus { lease, .. }
             | Self::DeleteOverride(lease) => lease.instance().id(),
@@ -62,15 +60,20 @@ impl Item {
     }
 }
 
+/// An instance, by application and id.
+pub type Key = (AppName, InstanceId);
+
 /// What happened to an instance in a stretch of the log, as far as this node has to pass it on.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Happened {
     was_registered: bool,
-    /// It was registered or changed before this process started, and the peer may know already.
-    was_registered_before: bool,
-    /// The version that was cancelled.
-    cancelled: Option<i64>,
     was_overridden: bool,
+    /// The override that it was registered with last.
+    registered_with: Option<Status>,
+    /// It was cancelled last in this state.
+    cancelled: Option<Arc<Lease>>,
+    /// Some of it happened since this process started, so that the peer cannot know it all.
+    is_fresh: bool,
 }
 
 /// What a stretch of the log changed, each instance once, in the order of its first change: what a
@@ -82,6 +85,8 @@ struct Happened {
 pub struct Backlog {
     order: VecDeque<Key>,
     happened: HashMap<Key, Happened>,
+    /// Instances of whose override a peer told us.
+    heard: HashSet<Key>,
     recovered: Lsn,
     is_our_kind: bool,
     /// The end of the stretch.
@@ -100,10 +105,11 @@ impl Backlog {
     /// the cursor may lag behind what was told then.
     pub fn behind(cursor: Lsn, recovered: Lsn, is_our_kind: bool) -> Self {
         Self {
-            recovered,
-            is_our_kind,
             order: VecDeque::new(),
             happened: HashMap::new(),
+            heard: HashSet::new(),
+            recovered,
+            is_our_kind,
             upto: cursor,
         }
     }
@@ -113,26 +119,30 @@ impl Backlog {
         for record in records {
             let change = &record.change;
             self.upto = record.lsn;
-            if record.origin.is_replication() || !is_passed_on(change.kind) {
+            let key = || (change.app.clone(), change.id.clone());
+            if record.origin.is_replication() {
+                if self.is_our_kind && is_override(change.kind) {
+                    self.heard.insert(key());
+                }
                 continue;
             }
-            let is_of_before = record.lsn <= self.recovered;
-            let is_override = matches!(
-                change.kind,
-                ChangeKind::OverrideSet | ChangeKind::OverrideLifted
-            );
-            if is_of_before && is_override && self.is_our_kind {
-                // Said again, it would undo a later word at the peer. If it never arrived, the next
-                // comparison brings it.
+            if !is_passed_on(change.kind) {
                 continue;
             }
-            let key = (change.app.clone(), change.id.clone());
-            let entry = self.happened.entry(key.clone()).or_insert_with(|| {
+            let key = key();
+            let was_heard = self.heard.contains(&key);
+            let happened = self.happened.entry(key.clone()).or_insert_with(|| {
                 self.order.push_back(key);
                 Happened::default()
             });
-            entry.note(change, is_of_before);
+            happened.note(record);
+            happened.was_overridden |= was_heard;
+            happened.is_fresh |= record.lsn > self.recovered;
         }
+    }
+
+    pub fn is_our_kind(&self) -> bool {
+        self.is_our_kind
     }
 
     /// Instances that are still to be told of.
@@ -144,25 +154,31 @@ impl Backlog {
         self.order.is_empty()
     }
 
+    /// Instances that are kept in mind: what has to be bounded.
+    pub fn size(&self) -> usize {
+        self.order.len() + self.heard.len()
+    }
+
     /// The next items, as things now stand: of as many instances as there is room for, but of one at
     /// least.
     pub fn next_items(&mut self, at_most: usize, state: &Registry) -> (Vec<Item>, Vec<Told>) {
         let (mut items, mut told) = (Vec::new(), Vec::new());
-        while let Some(key) = self.order.front() {
-            let happened = self.happened.get(key).copied().unwrap_or_default();
-            let is_full = !told.is_empty() && items.len() + happened.items_at_most() > at_most;
-            if is_full {
-                break;
-            }
-            let Some(key) = self.order.pop_front() else {
-                break;
+        while let Some(key) = self.order.pop_front() {
+            let Some(happened) = self.happened.remove(&key) else {
+                continue;
             };
-            self.happened.remove(&key);
-            let before = items.len();
-            push_items(&mut items, &key, happened, state);
-            if items.len() > before {
-                told.push(Told { key, happened });
+            let of_it = happened.items(&key, state, self.is_our_kind);
+            if of_it.is_empty() {
+                continue;
             }
+            let is_full = !items.is_empty() && items.len() + of_it.len() > at_most;
+            let one = Told { key, happened };
+            if is_full {
+                self.put_back(vec![one]);
+                break;
+            }
+            items.extend(of_it);
+            told.push(one);
         }
         (items, told)
     }
@@ -176,30 +192,55 @@ impl Backlog {
     }
 }
 
-/// The whole registry, for a peer that the log cannot bring up to date: one heartbeat per lease (a
-/// peer that lacks it, or has it older, asks for it; one that has it newer says so) and every
-/// override. Starts behind `after` and stops at a batch; the last key is where to go on.
-pub fn sweep(
-    state: &Registry,
-    after: Option<&(AppName, InstanceId)>,
-) -> (Vec<Item>, Option<(AppName, InstanceId)>) {
+fn is_override(kind: ChangeKind) -> bool {
+    matches!(kind, ChangeKind::OverrideSet | ChangeKind::OverrideLifted)
+}
+
+/// One instance as it is, with its override.
+pub fn state_of(lease: &Arc<Lease>, state: &Registry, has_override: bool) -> Vec<Item> {
+    let mut items = vec![Item::Register(lease.clone())];
+    if has_override {
+        items.push(override_of(lease, state));
+    }
+    items
+}
+
+/// Whether nothing has happened to it since it was registered: then its node may not have heard of an
+/// override that holds elsewhere.
+pub fn is_untouched(lease: &Lease) -> bool {
+    let registered = i64::try_from(lease.image.registered_at.0).unwrap_or(i64::MAX);
+    lease.instance().last_updated_timestamp <= registered
+}
+
+fn override_of(lease: &Arc<Lease>, state: &Registry) -> Item {
+    let instance = lease.instance();
+    match state.override_of(&instance.app, &instance.id()) {
+        Some(status) => Item::SetStatus {
+            lease: lease.clone(),
+            status,
+        },
+        None => Item::DeleteOverride(lease.clone()),
+    }
+}
+
+/// The whole registry, for a Java peer that the log cannot bring up to date: one heartbeat per lease (a
+/// peer that lacks it, or has it older, asks for it; one that has it newer says so), and the whole
+/// state where an override holds. Starts behind `after` and stops at a batch; the last key is where to go on.
+pub fn sweep(state: &Registry, after: Option<&Key>, at_most: usize) -> (Vec<Item>, Option<Key>) {
     let mut items = Vec::new();
     let mut last = None;
     for lease in state.leases_after(after) {
         let (app, id) = (lease.instance().app.clone(), lease.instance().id());
         let overridden = state.override_of(&app, &id);
-        if items.len() + 2 > BATCH_ITEMS {
+        if items.len() + 2 > at_most.max(2) {
             return (items, last);
         }
-        items.push(Item::Heartbeat {
-            lease: lease.clone(),
-            overridden,
-        });
-        if let Some(status) = overridden {
-            items.push(Item::SetStatus {
+        match overridden {
+            Some(_) => items.extend(state_of(lease, state, true)),
+            None => items.push(Item::Heartbeat {
                 lease: lease.clone(),
-                status,
-            });
+                overridden,
+            }),
         }
         last = Some((app, id));
     }
@@ -212,9 +253,9 @@ pub fn renewals(
     state: &Registry,
     since: Millis,
     until: Millis,
-    after: Option<&(AppName, InstanceId)>,
+    after: Option<&Key>,
     at_most: usize,
-) -> (Vec<Item>, Option<(AppName, InstanceId)>) {
+) -> (Vec<Item>, Option<Key>) {
     let mut items = Vec::new();
     for lease in state.leases_after(after) {
         let renewed = lease.clock.renewed_by_client();
@@ -251,64 +292,68 @@ fn is_passed_on(kind: ChangeKind) -> bool {
 }
 
 impl Happened {
-    fn note(&mut self, change: &Change, is_of_before: bool) {
+    fn note(&mut self, record: &Record) {
+        let change = &record.change;
         match change.kind {
             ChangeKind::OverrideSet | ChangeKind::OverrideLifted => self.was_overridden = true,
             ChangeKind::Cancelled => {
-                let instance = change.lease.as_ref().map(|lease| &lease.instance);
-                self.cancelled = instance.map(|instance| instance.last_dirty_timestamp);
+                self.cancelled = change.lease.as_ref().map(|image| {
+                    let renewed = Now {
+                        wall: image.renewed_at,
+                        mono: Millis::ZERO,
+                    };
+                    let clock = Arc::new(LeaseClock::new(renewed));
+                    Arc::new(Lease {
+                        image: image.clone(),
+                        clock,
+                        lsn: record.lsn,
+                    })
+                });
             }
-            _ if is_of_before => self.was_registered_before = true,
-            _ => self.was_registered = true,
+            _ => {
+                self.was_registered = true;
+                let image = change.lease.as_ref();
+                self.registered_with = image.map(|image| image.instance.overridden_status);
+            }
         }
     }
 
-    fn is_back(self) -> bool {
-        self.was_registered || self.was_registered_before
-    }
-
-    fn items_at_most(self) -> usize {
-        usize::from(self.is_back())
-            + usize::from(self.cancelled.is_some())
-            + usize::from(self.was_overridden)
-    }
-}
-
-fn push_items(
-    items: &mut Vec<Item>,
-    key: &(AppName, InstanceId),
-    happened: Happened,
-    state: &Registry,
-) {
-    let (app, id) = key;
-    let lease = state.lease(app.as_str(), id.as_str());
-    // A lease that is there again without having been registered here came from a peer: the cancel
-    // is history.
-    if happened.cancelled.is_some() && (lease.is_none() || happened.is_back()) {
-        items.push(Item::Cancel {
-            app: app.clone(),
-            id: id.clone(),
-            dirty: happened.cancelled,
-        });
-    }
-    let Some(lease) = lease else { return };
-    if happened.was_registered {
-        items.push(Item::Register(lease.clone()));
-    } else if happened.was_registered_before {
-        // A registration told twice would undo what the peer changed in between without a new
-        // version. A heartbeat asks: it is answered 404 if the peer lacks that version.
-        items.push(Item::Heartbeat {
-            lease: lease.clone(),
-            overridden: state.override_of(app, id),
-        });
-    }
-    if happened.was_overridden {
-        items.push(match state.override_of(app, id) {
-            Some(status) => Item::SetStatus {
+    /// What is sent of it.
+    fn items(&self, key: &Key, state: &Registry, is_our_kind: bool) -> Vec<Item> {
+        let lease = state.lease(key.0.as_str(), key.1.as_str());
+        let mut items = Vec::new();
+        if let Some(cancelled) = &self.cancelled {
+            // A lease that is there again without having been registered here came from a peer: the
+            // cancel is history. A whole state says for itself that it is newer than the cancel.
+            let is_sent = match lease {
+                None => true,
+                Some(_) => self.was_registered && !is_our_kind,
+            };
+            if is_sent {
+                items.push(Item::Cancel(cancelled.clone()));
+            }
+        }
+        let Some(lease) = lease.filter(|_| self.was_registered || self.was_overridden) else {
+            return items;
+        };
+        if !is_our_kind && !self.is_fresh {
+            // Java peers take a registration that is told again for a new one, which undoes what
+            // happened to it there without a new version. A heartbeat asks: a peer that lacks that
+            // version answers 404.
+            items.push(Item::Heartbeat {
                 lease: lease.clone(),
-                status,
-            },
-            None => Item::DeleteOverride(lease.clone()),
-        });
+                overridden: state.override_of(&key.0, &key.1),
+            });
+            if self.was_overridden {
+                items.push(override_of(lease, state));
+            }
+            return items;
+        }
+        // The description always comes first: a Java peer that has an older one would take the
+        // version of an override for the version of that.
+        let now = lease.instance().overridden_status;
+        let has_changed = is_our_kind && self.registered_with.is_some_and(|before| before != now);
+        items.extend(state_of(lease, state, self.was_overridden || has_changed));
+        items
     }
 }

@@ -5,15 +5,17 @@
 //! the other side's memory decides: what it cancelled in that version or a newer one is cancelled on
 //! both, what it evicted stays away until a renewal says that it lives.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use crate::registry::lease::Lease;
-use crate::registry::status::Status;
-use crate::registry::{Application, Registry};
+use crate::registry::version::Version;
+use crate::registry::{Application, Registry, Tombstone};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// A lease in one version: what a digest of renewals says instead of its names.
@@ -31,8 +33,17 @@ fn state_fingerprint(lease: &Lease) -> u64 {
     let instance = lease.instance();
     let mut hasher = SipHasher13::new();
     hasher.write_u64(fingerprint(lease));
+    hasher.write_i64(instance.last_updated_timestamp);
     write_text(&mut hasher, instance.status.as_str());
     write_text(&mut hasher, instance.overridden_status.as_str());
+    // In whatever order the entries came.
+    let metadata = instance.metadata.iter().fold(0, |sum: u64, (key, value)| {
+        let mut hasher = SipHasher13::new();
+        write_text(&mut hasher, key);
+        write_text(&mut hasher, value);
+        sum.wrapping_add(hasher.finish())
+    });
+    hasher.write_u64(metadata);
     hasher.finish()
 }
 
@@ -73,12 +84,19 @@ impl Digests {
         }
     }
 
-    /// The applications in which two registries differ, at most `at_most` of them.
-    pub fn differences(&self, other: &Self, at_most: usize) -> Vec<String> {
+    /// The applications in which two registries differ, at most `at_most` of them: those behind
+    /// `after` first, so that differences that stay do not hide the others.
+    pub fn differences(&self, other: &Self, after: Option<&str>, at_most: usize) -> Vec<String> {
         let names: BTreeSet<&String> = self.apps.keys().chain(other.apps.keys()).collect();
-        names
-            .into_iter()
-            .filter(|name| self.apps.get(*name) != other.apps.get(*name))
+        let differing = || {
+            let is_different = |name: &&&String| self.apps.get(**name) != other.apps.get(**name);
+            names.iter().filter(is_different).copied()
+        };
+        let is_behind = |name: &&String| after.is_some_and(|after| name.as_str() > after);
+        let rest = differing().filter(|name| !is_behind(name));
+        differing()
+            .filter(is_behind)
+            .chain(rest)
             .take(at_most)
             .cloned()
             .collect()
@@ -89,18 +107,22 @@ impl Digests {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     pub id: String,
+    /// Its version (`registry::version`).
     pub dirty: i64,
-    pub status: String,
-    pub overridden: String,
-    /// When the server changed it last, ms; breaks ties of equal versions.
     pub updated: i64,
+    /// The version that a cancel has to reach.
+    pub registered: (i64, i64),
+    /// Over all that both sides should agree on.
+    pub print: u64,
 }
 
 /// An instance that is gone on one side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
     pub id: String,
+    /// The version in which it was removed.
     pub dirty: i64,
+    pub updated: i64,
     /// Whether somebody cancelled it; otherwise its lease expired.
     pub cancelled: bool,
 }
@@ -110,10 +132,6 @@ pub struct Gone {
 pub struct AppView {
     pub instances: Vec<Listed>,
     pub gone: Vec<Gone>,
-    /// Those of the instances whose last change is on its way to the other side: no difference that
-    /// they make is one.
-    #[serde(default)]
-    pub on_the_way: BTreeSet<String>,
 }
 
 /// What one side asks the other to compare.
@@ -123,75 +141,40 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The named applications as this registry has them. What is `moving` is
-    /// marked.
-    pub fn of(registry: &Registry, names: &[String], moving: Moving) -> Self {
+    /// The named applications as this registry has them.
+    pub fn of(registry: &Registry, names: &[String]) -> Self {
         let apps = names
             .iter()
-            .map(|name| (name.clone(), view_of(registry, name, moving)))
+            .map(|name| (name.clone(), view_of(registry, name)))
             .collect();
         Self { apps }
     }
 }
 
-fn view_of(registry: &Registry, name: &str, moving: Moving) -> AppView {
-    let leases = || registry.app(name).into_iter().flat_map(Application::leases);
-    let instances = leases().map(|lease| listed(lease)).collect();
-    let on_the_way = leases()
-        .filter(|lease| is_on_the_way(lease, moving))
-        .map(|lease| lease.instance().id().to_string())
-        .collect();
+fn view_of(registry: &Registry, name: &str) -> AppView {
+    let leases = registry.app(name).into_iter().flat_map(Application::leases);
+    let instances = leases.map(|lease| listed(lease)).collect();
     let gone = registry
         .tombstones_of(name)
         .map(|(id, tombstone)| Gone {
             id: id.to_string(),
-            dirty: tombstone.dirty,
+            dirty: tombstone.version.dirty,
+            updated: tombstone.version.updated,
             cancelled: tombstone.is_cancelled,
         })
         .collect();
-    AppView {
-        instances,
-        gone,
-        on_the_way,
-    }
-}
-
-/// Which changes may not have come round yet: no difference that they make is one. Without this a
-/// comparison between two nodes would undo what a third one has told only one of them so far.
-#[derive(Clone, Copy, Debug)]
-pub struct Moving {
-    /// The other side has been told of everything up to here, if that is known.
-    pub told: Option<Lsn>,
-    /// What changed here after this moment (wall time) may still be on its way to somebody.
-    pub settled: Millis,
-}
-
-/// How long a change takes to come round at most, ms, while nodes can reach each other.
-const COMES_ROUND_MS: u64 = 2000;
-
-impl Moving {
-    pub fn new(told: Option<Lsn>, now: Millis) -> Self {
-        Self {
-            told,
-            settled: Millis(now.0.saturating_sub(COMES_ROUND_MS)),
-        }
-    }
-}
-
-fn is_on_the_way(lease: &Lease, moving: Moving) -> bool {
-    let settled = i64::try_from(moving.settled.0).unwrap_or(i64::MAX);
-    moving.told.is_some_and(|told| lease.lsn > told)
-        || lease.instance().last_updated_timestamp > settled
+    AppView { instances, gone }
 }
 
 fn listed(lease: &Lease) -> Listed {
     let instance = lease.instance();
+    let registered = Version::of_registration(&lease.image);
     Listed {
         id: instance.id().to_string(),
         dirty: instance.last_dirty_timestamp,
-        status: instance.status.as_str().to_owned(),
-        overridden: instance.overridden_status.as_str().to_owned(),
         updated: instance.last_updated_timestamp,
+        registered: (registered.dirty, registered.updated),
+        print: state_fingerprint(lease),
     }
 }
 
@@ -203,9 +186,9 @@ pub struct Repairs {
     /// They should have ours.
     pub ours_newer: Vec<(AppName, InstanceId)>,
     /// They should cancel what we cancelled.
-    pub cancelled_here: Vec<(AppName, InstanceId, i64)>,
+    pub cancelled_here: Vec<(AppName, InstanceId, Version)>,
     /// We should cancel what they cancelled.
-    pub cancelled_there: Vec<(AppName, InstanceId, i64)>,
+    pub cancelled_there: Vec<(AppName, InstanceId, Version)>,
 }
 
 impl Repairs {
@@ -221,9 +204,8 @@ impl Repairs {
     }
 }
 
-/// Compares what the other side has with `registry`. What is `moving` on either
-/// side is left alone.
-pub fn compare(registry: &Registry, theirs: &Comparison, moving: Moving) -> Repairs {
+/// Compares what the other side has with `registry`.
+pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
     let mut repairs = Repairs::default();
     for (name, view) in &theirs.apps {
         let app = AppName::new(name);
@@ -235,11 +217,7 @@ pub fn compare(registry: &Registry, theirs: &Comparison, moving: Moving) -> Repa
         let gone: BTreeMap<&str, &Gone> =
             view.gone.iter().map(|one| (one.id.as_str(), one)).collect();
         for their in listed.values() {
-            let mine = registry.lease(app.as_str(), &their.id);
-            let is_moving = mine.is_some_and(|lease| is_on_the_way(lease, moving));
-            if !is_moving && !view.on_the_way.contains(&their.id) {
-                compare_one(registry, &app, their, &mut repairs);
-            }
+            compare_one(registry, &app, their, &mut repairs);
         }
         let mine = registry
             .app(app.as_str())
@@ -247,16 +225,17 @@ pub fn compare(registry: &Registry, theirs: &Comparison, moving: Moving) -> Repa
             .flat_map(Application::leases);
         for lease in mine {
             let id = lease.instance().id();
-            if listed.contains_key(id.as_str()) || is_on_the_way(lease, moving) {
+            if listed.contains_key(id.as_str()) {
                 continue;
             }
-            let dirty = lease.instance().last_dirty_timestamp;
-            match gone.get(id.as_str()).filter(|gone| gone.dirty >= dirty) {
-                Some(gone) if gone.cancelled => {
-                    repairs.cancelled_there.push((app.clone(), id, gone.dirty));
+            let registered = Version::of_registration(&lease.image);
+            let stone = gone.get(id.as_str()).map(|gone| stone_of(gone));
+            match judge(stone.as_ref(), registered) {
+                Verdict::Cancelled(version) => {
+                    repairs.cancelled_there.push((app.clone(), id, version));
                 }
-                Some(_) => {}
-                None => repairs.ours_newer.push((app.clone(), id)),
+                Verdict::Expired => {}
+                Verdict::Lives => repairs.ours_newer.push((app.clone(), id)),
             }
         }
     }
@@ -267,38 +246,82 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
     let id = InstanceId::new(&their.id);
     let key = (app.clone(), id.clone());
     let Some(lease) = registry.lease(app.as_str(), id.as_str()) else {
-        match registry
-            .tombstone(app, &id)
-            .filter(|t| t.dirty >= their.dirty)
-        {
-            Some(t) if t.is_cancelled => repairs.cancelled_here.push((app.clone(), id, t.dirty)),
-            Some(_) => {}
-            None => repairs.wanted.push(key),
+        let registered = Version {
+            dirty: their.registered.0,
+            updated: their.registered.1,
+        };
+        match judge(registry.tombstone(app, &id), registered) {
+            Verdict::Cancelled(version) => repairs.cancelled_here.push((app.clone(), id, version)),
+            Verdict::Expired => {}
+            Verdict::Lives => repairs.wanted.push(key),
         }
         return;
     };
-    let mine = listed(lease);
-    let content = |one: &Listed| (one.dirty, one.status.clone(), one.overridden.clone());
-    if content(&mine) == content(their) {
-        return;
-    }
-    let rank = |one: &Listed| {
-        (
-            one.dirty,
-            one.updated,
-            override_rank(one),
-            one.status.clone(),
-        )
+    let theirs = Version {
+        dirty: their.dirty,
+        updated: their.updated,
     };
-    match rank(&mine).cmp(&rank(their)) {
-        std::cmp::Ordering::Less => repairs.wanted.push(key),
-        std::cmp::Ordering::Greater => repairs.ours_newer.push(key),
-        std::cmp::Ordering::Equal => {}
+    match Version::of(lease.instance()).cmp(&theirs) {
+        Ordering::Less => repairs.wanted.push(key),
+        Ordering::Greater => repairs.ours_newer.push(key),
+        // Two states of one version: each side takes the other's or keeps its own, by one rule.
+        Ordering::Equal if state_fingerprint(lease) != their.print => {
+            repairs.wanted.push(key.clone());
+            repairs.ours_newer.push(key);
+        }
+        Ordering::Equal => {}
     }
 }
 
-/// Among equals an operator's word outranks none.
-fn override_rank(one: &Listed) -> (bool, String) {
-    let is_set = Status::parse(&one.overridden).is_some_and(|status| status != Status::Unknown);
-    (is_set, one.overridden.clone())
+/// What the side without a lease thinks of the other side's.
+enum Verdict {
+    /// It was cancelled after it was registered.
+    Cancelled(Version),
+    /// It expired on the side without it. On its own that is no reason to end it on the other, nor to
+    /// bring it back: the next renewal brings it back, or the other side's clock ends it too.
+    Expired,
+    Lives,
+}
+
+fn judge(stone: Option<&Tombstone>, registered: Version) -> Verdict {
+    match stone {
+        Some(stone) if stone.is_cancelled && stone.reaches(registered) => {
+            Verdict::Cancelled(stone.version)
+        }
+        Some(stone) if !stone.is_cancelled && registered.dirty <= stone.version.dirty => {
+            Verdict::Expired
+        }
+        Some(_) | None => Verdict::Lives,
+    }
+}
+
+fn stone_of(gone: &Gone) -> Tombstone {
+    Tombstone {
+        version: Version {
+            dirty: gone.dirty,
+            updated: gone.updated,
+        },
+        is_cancelled: gone.cancelled,
+        at: Millis::ZERO,
+    }
+}
+
+/// The digests of a registry, computed once per position of the log.
+#[derive(Debug, Default)]
+pub struct DigestCache {
+    last: Mutex<Option<(Lsn, Arc<Digests>)>>,
+}
+
+impl DigestCache {
+    pub fn of(&self, registry: &Registry) -> Arc<Digests> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((lsn, digests)) = &*last
+            && *lsn == registry.lsn()
+        {
+            return digests.clone();
+        }
+        let digests = Arc::new(Digests::of(registry));
+        *last = Some((registry.lsn(), digests.clone()));
+        digests
+    }
 }

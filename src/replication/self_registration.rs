@@ -45,7 +45,7 @@ pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, stop: Cancel
         let command = Command::Cancel {
             app,
             id,
-            dirty: None,
+            version: None,
         };
         submit(&context, command).await;
     }

@@ -46,12 +46,12 @@ impl PeerStates {
             .remove(url);
     }
 
-    /// Up to where a node of our own kind has been told of this log, if it is a peer that answers.
+    /// Up to where the node with this id has heard of our changes; `None` if it is no peer.
     pub fn told(&self, node_id: &str) -> Option<Lsn> {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |kind: &Kind| matches!(kind, Kind::Ours { node_id: known } if known == node_id);
-        let state = states.values().find(|state| is_it(&state.kind))?;
-        state.is_reachable.then_some(state.cursor)
+        let is_it =
+            |state: &&PeerState| matches!(&state.kind, Kind::Ours { node_id: id } if id == node_id);
+        states.values().find(is_it).map(|state| state.cursor)
     }
 
     pub fn all(&self) -> BTreeMap<String, PeerState> {

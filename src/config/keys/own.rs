@@ -12,6 +12,7 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.same-status-override"),
     honoured("eurekad.override-lift"),
     honoured("eurekad.unknown-override"),
+    honoured("eurekad.replicated-version"),
     honoured("eurekad.decoder"),
     honoured("eurekad.negotiation"),
     honoured("eurekad.gzip-request-bodies"),

@@ -1,6 +1,7 @@
 //! The rules, as sentences. [`Scene`] is a registry with hand-driven clocks; [`model`] is the
 //! protocol written down naively, which random commands compare with the registry.
 
+mod adopt;
 mod eviction;
 mod leases;
 mod metadata;
@@ -244,7 +245,7 @@ pub(crate) fn cancel(app: &str, id: &str) -> Command {
     Command::Cancel {
         app: AppName::new(app),
         id: InstanceId::new(id),
-        dirty: None,
+        version: None,
     }
 }
 

@@ -4,8 +4,8 @@
 use super::*;
 use crate::registry::instance::ActionType;
 use crate::registry::rules::{
-    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, SameStatusOverride, StatusByRenewal,
-    UnknownOverride,
+    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion,
+    SameStatusOverride, StatusByRenewal, UnknownOverride,
 };
 use crate::registry::{hash_code_of, status::Status};
 
@@ -26,6 +26,8 @@ pub(crate) struct Model {
     rules: Rules,
     entries: Vec<Entry>,
     overrides: Vec<(AppName, InstanceId, Status)>,
+    /// What the server cancelled: its version, and when it said that was.
+    cancelled: Vec<(AppName, InstanceId, i64, i64)>,
 }
 
 impl Model {
@@ -34,6 +36,7 @@ impl Model {
             rules: rules.clone(),
             entries: Vec::new(),
             overrides: Vec::new(),
+            cancelled: Vec::new(),
         }
     }
 
@@ -49,8 +52,9 @@ impl Model {
                 self.register(sent, None, context.now, context.is_replication);
                 Said::Done
             }
+            Command::Adopt(_) => unreachable!("no command of the protocol"),
             Command::Renew { app, id, renewal } => self.renew(app, id, *renewal, context),
-            Command::Cancel { app, id, dirty } => self.cancel(app, id, *dirty),
+            Command::Cancel { app, id, .. } => self.cancel(app, id, context.now),
             Command::SetStatus {
                 app,
                 id,
@@ -157,12 +161,32 @@ impl Model {
         if info.status == Status::Up && service_up_at == Millis::ZERO {
             service_up_at = now.wall;
         }
+        // Later than what it replaces, and than the cancel before it.
+        let of_this = |(a, i, ..): &&(AppName, InstanceId, i64, i64)| *a == app && *i == id;
+        let replaced = existing.as_ref().map(|e| e.instance.last_updated_timestamp);
+        let cancelled = self
+            .cancelled
+            .iter()
+            .filter(of_this)
+            .map(|(_, _, dirty, at)| {
+                // Ten minutes later, unless the client says itself that it is a newer one.
+                let is_newer = sent.last_dirty_timestamp > *dirty;
+                if is_newer { *at } else { at + 600_000 - 1 }
+            });
+        let was_cancelled = self.cancelled.iter().any(|stone| of_this(&stone));
+        info.last_updated_timestamp = replaced.into_iter().chain(cancelled).max().unwrap_or(0);
+        self.cancelled.retain(|(a, i, ..)| *a != app || *i != id);
         info.touch(ActionType::Added, now);
+        let updated = u64::try_from(info.last_updated_timestamp).expect("a time of a test");
         let entry = Entry {
             instance: info,
             reported: reported.unwrap_or(said),
             duration_ms,
-            registered_at: now.wall,
+            registered_at: if peer && !was_cancelled {
+                now.wall
+            } else {
+                Millis(updated)
+            },
             service_up_at,
             renewed: now,
         };
@@ -222,22 +246,28 @@ impl Model {
     }
 
     /// 3.4.
-    fn cancel(&mut self, app: &AppName, id: &InstanceId, dirty: Option<i64>) -> Said {
+    fn cancel(&mut self, app: &AppName, id: &InstanceId, now: Now) -> Said {
         let found = self.find(app, id);
-        let is_newer = |place: usize| {
-            dirty.is_some_and(|dirty| dirty < self.entries[place].instance.last_dirty_timestamp)
-        };
-        if found.is_some_and(is_newer) {
-            return Said::Conflict;
-        }
         if found.is_some() || self.rules.override_scope == OverrideScope::Id {
             self.drop_override(app, id);
         }
         let Some(place) = found else {
             return Said::NotFound;
         };
-        self.entries.remove(place);
+        let mut instance = self.entries.remove(place).instance;
+        instance.touch(ActionType::Deleted, now);
+        self.cancelled.push((
+            app.clone(),
+            id.clone(),
+            instance.last_dirty_timestamp,
+            instance.last_updated_timestamp,
+        ));
         Said::Done
+    }
+
+    /// Whether the dirty timestamp that comes with an override counts.
+    fn raises(&self, context: &Context) -> bool {
+        !context.is_replication || self.rules.replicated_version == ReplicatedVersion::Original
     }
 
     /// 3.5.
@@ -256,6 +286,7 @@ impl Model {
         let Some(place) = self.find_alive(app, id, context) else {
             return Said::NotFound;
         };
+        let raises = self.raises(context);
         let entry = &mut self.entries[place];
         entry.renew(context.now, self.rules.lease_expiry);
         let keeps_word = self.rules.same_status_override == SameStatusOverride::Stored;
@@ -264,7 +295,7 @@ impl Model {
             entry.instance.status = status;
             entry.instance.overridden_status = status;
             entry.mark_up(context.now);
-            entry.instance.raise(dirty);
+            entry.instance.raise(dirty.filter(|_| raises));
             entry.instance.touch(ActionType::Modified, context.now);
             self.put_override(app, id, status);
         }
@@ -284,6 +315,7 @@ impl Model {
         let Some(place) = self.find_alive(app, id, context) else {
             return Said::NotFound;
         };
+        let raises = self.raises(context);
         let entry = &mut self.entries[place];
         entry.renew(context.now, self.rules.lease_expiry);
         if over.is_some() {
@@ -295,7 +327,7 @@ impl Model {
                 }
                 entry.mark_up(context.now);
             }
-            entry.instance.raise(dirty);
+            entry.instance.raise(dirty.filter(|_| raises));
             entry.instance.touch(ActionType::Modified, context.now);
             self.drop_override(app, id);
         }
@@ -366,7 +398,9 @@ impl Model {
         for (app, id) in gone {
             let place = self.find(app, id).expect("who is evicted was there");
             assert!(is_over(&self.entries[place]), "who is evicted is over");
-            self.cancel(app, id, None);
+            self.cancel(app, id, context.now);
+            // What expired is not remembered as cancelled.
+            self.cancelled.pop();
         }
         Said::Evicted(expired.min(size - kept), expired)
     }
@@ -462,7 +496,7 @@ trait Touch {
 impl Touch for Instance {
     fn touch(&mut self, action: ActionType, now: Now) {
         self.action_type = Some(action);
-        self.last_updated_timestamp = shown(now.wall.0);
+        self.last_updated_timestamp = shown(now.wall.0).max(self.last_updated_timestamp + 1);
     }
 
     fn raise(&mut self, dirty: Option<i64>) {

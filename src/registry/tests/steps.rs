@@ -81,9 +81,7 @@ pub(crate) fn command() -> impl Strategy<Value = Command> {
                 renewal: Renewal { dirty, overridden },
             }
         ),
-        2 => (named(), prop::option::of(dirty())).prop_map(
-            |((app, id), dirty)| Command::Cancel { app, id, dirty }
-        ),
+        2 => named().prop_map(|(app, id)| Command::Cancel { app, id, version: None }),
         3 => (named(), status(), prop::option::of(dirty())).prop_map(
             |((app, id), status, dirty)| Command::SetStatus { app, id, status, dirty }
         ),

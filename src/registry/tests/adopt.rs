@@ -1,0 +1,153 @@
+//! States that nodes of our own kind tell each other: the newer one stays.
+
+use super::*;
+use crate::registry::command::{Adoption, Overrides};
+use crate::registry::version::Version;
+
+const OUT: Status = Status::OutOfService;
+
+/// The state of an instance as one node has it, for another.
+fn state(scene: &Scene, overrides: Overrides) -> Command {
+    let lease = scene.lease("SHOP", "1");
+    Command::Adopt(Adoption {
+        instance: lease.instance().clone(),
+        registered: shown(lease.image.registered_at.0),
+        overrides,
+    })
+}
+
+/// Two nodes whose clocks are five minutes apart; the first has an instance that the second knows.
+fn pair() -> (Scene, Scene) {
+    let (mut first, mut second) = (Scene::new(&Rules::default()), Scene::new(&Rules::default()));
+    first.now.wall = first.now.wall.plus(300_000);
+    first.register(instance("SHOP", "1"));
+    assert_eq!(second.peer(&state(&first, Overrides::Merged)), Said::Done);
+    (first, second)
+}
+
+fn assert_same(first: &Scene, second: &Scene) {
+    let (mine, theirs) = (first.instance("SHOP", "1"), second.instance("SHOP", "1"));
+    assert_eq!(Version::of(mine), Version::of(theirs));
+    assert_eq!(mine.status, theirs.status);
+    assert_eq!(
+        first.override_of("SHOP", "1"),
+        second.override_of("SHOP", "1")
+    );
+}
+
+#[test]
+fn a_state_arrives_as_it_is_and_again_changes_nothing() {
+    let (first, mut second) = pair();
+    assert_same(&first, &second);
+    let before = second.log.len();
+    assert_eq!(second.peer(&state(&first, Overrides::Whole)), Said::Done);
+    assert_eq!(second.log.len(), before);
+}
+
+#[test]
+fn an_override_of_the_node_with_the_slow_clock_wins_over_what_it_changed() {
+    let (mut first, mut second) = pair();
+    assert_eq!(second.client(&set("SHOP", "1", OUT, None)), Said::Done);
+    assert_eq!(first.peer(&state(&second, Overrides::Whole)), Said::Done);
+    assert_same(&first, &second);
+    assert_eq!(first.override_of("SHOP", "1"), Some(OUT));
+    assert_eq!(second.client(&lift("SHOP", "1", None, None)), Said::Done);
+    assert_eq!(first.peer(&state(&second, Overrides::Whole)), Said::Done);
+    assert_eq!(first.override_of("SHOP", "1"), None);
+    assert_eq!(first.instance("SHOP", "1").status, Status::Up);
+}
+
+#[test]
+fn an_older_state_that_comes_late_is_answered_with_the_newer_one() {
+    let (mut first, mut second) = pair();
+    let early = state(&second, Overrides::Whole);
+    second.client(&set("SHOP", "1", OUT, None));
+    let later = state(&second, Overrides::Whole);
+    assert_eq!(first.peer(&later), Said::Done);
+    assert_eq!(first.peer(&early), Said::Conflict);
+    assert_same(&first, &second);
+}
+
+#[test]
+fn an_override_holds_when_the_client_describes_itself_anew_where_nobody_had_heard_of_it() {
+    let (mut first, mut second) = pair();
+    first.client(&set("SHOP", "1", OUT, None));
+    second.register(version(200, instance("SHOP", "1")));
+    assert_eq!(first.peer(&state(&second, Overrides::Merged)), Said::Done);
+    assert_eq!(first.instance("SHOP", "1").last_dirty_timestamp, 200);
+    assert_eq!(first.override_of("SHOP", "1"), Some(OUT));
+    // And that is the newer state of the two.
+    assert_eq!(second.peer(&state(&first, Overrides::Merged)), Said::Done);
+    assert_same(&first, &second);
+    assert_eq!(second.instance("SHOP", "1").status, OUT);
+}
+
+#[test]
+fn an_override_is_lifted_by_a_new_description_whose_node_means_it() {
+    let (mut first, mut second) = pair();
+    first.client(&set("SHOP", "1", OUT, None));
+    second.peer(&state(&first, Overrides::Whole));
+    second.register(version(200, instance("SHOP", "1")));
+    second.client(&lift("SHOP", "1", None, None));
+    assert_eq!(first.peer(&state(&second, Overrides::Whole)), Said::Done);
+    assert_same(&first, &second);
+    assert_eq!(first.override_of("SHOP", "1"), None);
+}
+
+#[test]
+fn a_cancel_spares_only_what_was_registered_after_it() {
+    let (mut first, mut second) = pair();
+    let (app, id) = (AppName::new("SHOP"), InstanceId::new("1"));
+    let late = state(&first, Overrides::Whole);
+    first.client(&cancel("SHOP", "1"));
+    let stone = *first
+        .registry
+        .tombstone(&app, &id)
+        .expect("it was cancelled");
+    let told = Command::Cancel {
+        app: app.clone(),
+        id: id.clone(),
+        version: Some(stone.version),
+    };
+    // What operators did in between does not keep it.
+    second.now.wall = second.now.wall.plus(900_000);
+    second.client(&set("SHOP", "1", OUT, None));
+    assert_eq!(second.peer(&told), Said::Done);
+    assert!(!second.has("SHOP", "1"));
+    assert_eq!(
+        second
+            .registry
+            .tombstone(&app, &id)
+            .map(|stone| stone.is_cancelled),
+        Some(true)
+    );
+    // A state from before the cancel brings nothing back.
+    assert_eq!(second.peer(&late), Said::Done);
+    assert!(!second.has("SHOP", "1"));
+    // A registration after it does, though the client keeps its version and the clock is slow.
+    second.now.wall = Millis(START);
+    second.register(instance("SHOP", "1"));
+    assert_eq!(first.peer(&state(&second, Overrides::Merged)), Said::Done);
+    assert_eq!(second.peer(&told), Said::Conflict);
+    assert_same(&first, &second);
+}
+
+#[test]
+fn states_made_of_one_in_the_same_millisecond_end_the_same_whatever_their_order() {
+    let (mut first, mut second) = pair();
+    second.now = first.now;
+    first.pass(5);
+    second.pass(5);
+    first.client(&set("SHOP", "1", OUT, None));
+    second.client(&set("SHOP", "1", Status::Down, None));
+    let (mine, theirs) = (
+        state(&first, Overrides::Whole),
+        state(&second, Overrides::Whole),
+    );
+    let said = [first.peer(&theirs), second.peer(&mine)];
+    assert!(
+        said.contains(&Said::Done) && said.contains(&Said::Conflict),
+        "{said:?}"
+    );
+    assert_same(&first, &second);
+}

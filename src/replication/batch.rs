@@ -1,0 +1,263 @@
+//! What a peer's batch comes to (`protocol.md` 7.4): a plan of commands, then an answer per item. Free
+//! of HTTP and of the change log, so that the endpoint and the simulation of clusters share it.
+//!
+//! A node of our own kind sends whole states ([`Command::Adopt`]). A `Register` with an override item
+//! of the same instance right behind it is one state whose override is meant; without one, the
+//! override is only what that node knew.
+
+use std::sync::Arc;
+
+use tracing::debug;
+
+use crate::registry::Registry;
+use crate::registry::command::{Adoption, Command, Overrides, Renewal, Reply};
+use crate::registry::lease::Lease;
+use crate::registry::status::Status;
+use crate::registry::version::Version;
+use crate::types::{AppName, InstanceId};
+use crate::wire;
+use crate::wire::batch::{Action, BatchItem};
+
+/// Who sent the batch and how strictly it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// Whether the sender is a node of our own kind.
+    pub is_our_kind: bool,
+    /// Whether an Amazon data centre has to say an instance id.
+    pub validates_data_center_id: bool,
+}
+
+/// The answer to one item.
+#[derive(Clone, Debug)]
+pub struct ItemOutcome {
+    pub status: u16,
+    /// Our instance, where it is newer.
+    pub entity: Option<Arc<Lease>>,
+}
+
+impl ItemOutcome {
+    fn of(status: u16) -> Self {
+        Self {
+            status,
+            entity: None,
+        }
+    }
+}
+
+/// What an item comes to: an answer, or the place of its command among those for the log.
+#[derive(Debug)]
+enum Step {
+    Answered(ItemOutcome),
+    Command {
+        place: usize,
+        has_bad_override: bool,
+    },
+}
+
+/// A batch, ready to be carried out.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// For the log, in this order.
+    pub commands: Vec<Command>,
+    steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Plans a batch. `renew` answers a heartbeat at once if nothing changes by it; it is asked only
+    /// as long as nothing before it waits for the log.
+    pub fn of(
+        items: Vec<BatchItem>,
+        terms: Terms,
+        registry: &Registry,
+        mut renew: impl FnMut(&str, &str, Renewal) -> Option<Reply>,
+    ) -> Self {
+        let mut plan = Self::default();
+        let mut items = items.into_iter().peekable();
+        while let Some(item) = items.next() {
+            let is_state = terms.is_our_kind && item.action == Some(Action::Register);
+            let explicit = items
+                .next_if(|next| is_state && next.is_override_of(&item))
+                .is_some();
+            let overrides = if explicit {
+                Overrides::Whole
+            } else {
+                Overrides::Merged
+            };
+            plan.add(item, terms, overrides, registry, &mut renew);
+            if explicit {
+                plan.add_same();
+            }
+        }
+        plan
+    }
+
+    /// The answers, one per item. `registry` is the state after the batch, which may have changed
+    /// what an earlier item was answered with: the sender takes it over.
+    pub fn answers(self, replies: &[Reply], registry: &Registry) -> Vec<ItemOutcome> {
+        let answers = self.steps.into_iter().map(|step| {
+            let mut outcome = match step {
+                Step::Answered(outcome) => outcome,
+                Step::Command {
+                    place,
+                    has_bad_override,
+                } => outcome_of(replies.get(place), has_bad_override),
+            };
+            if let Some(entity) = &mut outcome.entity {
+                let instance = entity.instance();
+                let now = registry.lease(instance.app.as_str(), instance.id().as_str());
+                if let Some(lease) = now {
+                    *entity = lease.clone();
+                }
+            }
+            outcome
+        });
+        answers.collect()
+    }
+
+    /// Another item that is answered as the last one is.
+    fn add_same(&mut self) {
+        let same = match self.steps.last() {
+            Some(Step::Command { place, .. }) => Step::Command {
+                place: *place,
+                has_bad_override: false,
+            },
+            Some(Step::Answered(outcome)) => Step::Answered(outcome.clone()),
+            None => return,
+        };
+        self.steps.push(same);
+    }
+
+    fn add(
+        &mut self,
+        item: BatchItem,
+        terms: Terms,
+        overrides: Overrides,
+        registry: &Registry,
+        renew: &mut impl FnMut(&str, &str, Renewal) -> Option<Reply>,
+    ) {
+        let step = match command_of(item, terms, overrides, registry) {
+            Err(status) => Step::Answered(ItemOutcome::of(status)),
+            Ok((Command::Renew { app, id, renewal }, has_bad_override)) => {
+                let at_once = if self.commands.is_empty() {
+                    renew(app.as_str(), id.as_str(), renewal)
+                } else {
+                    None
+                };
+                match at_once {
+                    Some(reply) => Step::Answered(outcome_of(Some(&reply), has_bad_override)),
+                    None => self.command(Command::Renew { app, id, renewal }, has_bad_override),
+                }
+            }
+            Ok((command, has_bad_override)) => self.command(command, has_bad_override),
+        };
+        self.steps.push(step);
+    }
+
+    fn command(&mut self, command: Command, has_bad_override: bool) -> Step {
+        self.commands.push(command);
+        Step::Command {
+            place: self.commands.len() - 1,
+            has_bad_override,
+        }
+    }
+}
+
+impl BatchItem {
+    fn is_override_of(&self, other: &Self) -> bool {
+        let is_override = matches!(
+            self.action,
+            Some(Action::StatusUpdate | Action::DeleteStatusOverride)
+        );
+        is_override && self.app == other.app && self.id == other.id
+    }
+}
+
+/// The command of an item and whether its override is no status; `Err` is the status that answers it.
+fn command_of(
+    item: BatchItem,
+    terms: Terms,
+    overrides: Overrides,
+    registry: &Registry,
+) -> Result<(Command, bool), u16> {
+    let (Some(app_text), Some(action), Some(id)) = (item.app, item.action, item.id) else {
+        return Err(500);
+    };
+    let (app, id) = (AppName::new(&app_text), InstanceId::from_shared(id));
+    let is_known = || registry.lease(app.as_str(), id.as_str()).is_some();
+    let status = item.status.as_deref().and_then(Status::parse);
+    let dirty = item.last_dirty_timestamp;
+    let mut has_bad_override = false;
+    let command = match action {
+        Action::Register => {
+            let draft = item.instance.ok_or(500_u16)?;
+            let registered = draft.lease_times.registration;
+            match wire::validate(draft, &app_text, terms.validates_data_center_id) {
+                Ok(instance) if terms.is_our_kind => Command::Adopt(Adoption {
+                    instance: instance.into(),
+                    registered,
+                    overrides,
+                }),
+                Ok(instance) => Command::Register(instance.into()),
+                Err(refusal) => {
+                    debug!(app.name = %app, instance.id = %id, %refusal, "a peer's registration is refused: {refusal}");
+                    return Err(200);
+                }
+            }
+        }
+        Action::Heartbeat => {
+            let overridden = item.overridden_status.as_deref().map(Status::parse);
+            has_bad_override = overridden == Some(None);
+            let renewal = Renewal {
+                dirty,
+                overridden: overridden.flatten().filter(|_| !terms.is_our_kind),
+            };
+            Command::Renew { app, id, renewal }
+        }
+        Action::Cancel => {
+            // Java peers say nothing of what they cancelled.
+            let version = item
+                .instance
+                .filter(|_| terms.is_our_kind)
+                .map(|draft| Version {
+                    dirty: draft.last_dirty_timestamp,
+                    updated: draft.last_updated_timestamp,
+                });
+            Command::Cancel { app, id, version }
+        }
+        Action::StatusUpdate => match status {
+            Some(status) => Command::SetStatus {
+                app,
+                id,
+                status,
+                dirty,
+            },
+            None => return Err(if is_known() { 500 } else { 404 }),
+        },
+        Action::DeleteStatusOverride => {
+            let is_bad = item.status.is_some() && status.is_none();
+            if (is_bad || dirty.is_none()) && is_known() {
+                return Err(500);
+            }
+            Command::DeleteOverride {
+                app,
+                id,
+                status,
+                dirty,
+            }
+        }
+    };
+    Ok((command, has_bad_override))
+}
+
+fn outcome_of(reply: Option<&Reply>, has_bad_override: bool) -> ItemOutcome {
+    match reply {
+        Some(Reply::Done | Reply::Evicted { .. }) => ItemOutcome::of(200),
+        Some(Reply::SenderIsNewer) if has_bad_override => ItemOutcome::of(500),
+        Some(Reply::NotFound | Reply::SenderIsNewer) => ItemOutcome::of(404),
+        Some(Reply::Conflict(lease)) => ItemOutcome {
+            status: 409,
+            entity: Some(lease.clone()),
+        },
+        None => ItemOutcome::of(500),
+    }
+}

@@ -1,0 +1,265 @@
+//! Requests to peers as bytes and their answers as outcomes, whatever carries them: the task of a peer
+//! and the simulation of clusters both use these.
+
+use serde::Serialize;
+
+use super::inbound::Compared;
+use super::outbound::Item;
+use super::reconcile::{self, Comparison, Digests};
+use super::sender::{Ask, COMPARE_APPS, Failure, ItemResult, Kind, Outcome, differing};
+use crate::cache::view_of;
+use crate::registry::Registry;
+use crate::registry::command::{Adoption, Command, Overrides};
+use crate::registry::lease::Lease;
+use crate::registry::status::Status;
+use crate::registry::version::Version;
+use crate::types::{AppName, InstanceId};
+use crate::wire::batch::{Action, OutgoingItem, decode_batch_response, write_batch};
+use crate::wire::{self, Draft, Limits, Refusal};
+
+/// Below a peer's base URL: batches, of any kind of peer.
+const BATCH_PATH: &str = "peerreplication/batch/";
+
+/// A request's path below the peer's base URL, and its body.
+#[derive(Debug)]
+pub struct Message {
+    pub path: &'static str,
+    pub content_type: &'static str,
+    pub body: Vec<u8>,
+}
+
+/// What an answer is read with.
+#[derive(Debug)]
+pub struct Reading<'a> {
+    /// Our digests, as of the answer.
+    pub digests: &'a Digests,
+    /// The application that was compared last.
+    pub compared: Option<&'a str>,
+    /// Wall time, ms, for what the answer does not say.
+    pub now: i64,
+}
+
+/// The request that asks for `ask`.
+pub fn message(
+    ask: &Ask,
+    kind: &Kind,
+    registry: &Registry,
+    digests: &Digests,
+    own_id: &str,
+) -> Message {
+    let json = |path, body| Message {
+        path,
+        content_type: "application/json",
+        body,
+    };
+    match ask {
+        Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id)),
+        Ask::Batch(items) => json(BATCH_PATH, batch(items, kind, own_id)),
+        Ask::Renewals(items) => Message {
+            path: super::RENEWALS_PATH,
+            content_type: "application/octet-stream",
+            body: renewals(items),
+        },
+        Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
+        Ask::Compare(names) => json(
+            super::COMPARE_PATH,
+            to_json(&Comparison::of(registry, names)),
+        ),
+    }
+}
+
+/// What an answer to `ask` means. `kind` is what the answer says about the peer.
+pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Reading<'_>) -> Outcome {
+    match (ask, status) {
+        // It was of our kind, and is not any more: everything as items again.
+        (Ask::Renewals(items), 404) => return Outcome::Unknown((0..items.len()).collect()),
+        (Ask::Digests, 204) => return Outcome::Digests(Vec::new()),
+        (_, 200..=299) => {}
+        (Ask::Batch(_) | Ask::Renewals(_), 400 | 413 | 500) => return Outcome::Refused(status),
+        _ => return Outcome::Failed(Failure::Status(status)),
+    }
+    match ask {
+        Ask::Probe => Outcome::Known(kind),
+        Ask::Batch(items) => batch_outcome(items.len(), body, reading.now),
+        Ask::Renewals(_) => Outcome::Unknown(
+            body.as_chunks::<4>()
+                .0
+                .iter()
+                .map(|place| usize::try_from(u32::from_be_bytes(*place)).unwrap_or(usize::MAX))
+                .collect(),
+        ),
+        Ask::Digests => match serde_json::from_slice::<Digests>(body) {
+            Ok(theirs) => Outcome::Digests(differing(
+                reading.digests,
+                Some(&theirs),
+                reading.compared,
+                COMPARE_APPS,
+            )),
+            Err(error) => broken(&error),
+        },
+        Ask::Compare(_) => match serde_json::from_slice::<Compared>(body) {
+            Ok(found) => Outcome::Compared(found),
+            Err(error) => broken(&error),
+        },
+    }
+}
+
+fn broken(error: &impl std::fmt::Display) -> Outcome {
+    Outcome::Failed(Failure::Broken(error.to_string()))
+}
+
+fn batch_outcome(sent: usize, body: &[u8], now: i64) -> Outcome {
+    match decode_batch_response(body, &Limits::default(), now) {
+        Ok(replies) if replies.len() == sent => Outcome::Items(
+            replies
+                .into_iter()
+                .map(|reply| ItemResult {
+                    status: reply.status,
+                    entity: reply.entity,
+                })
+                .collect(),
+        ),
+        Ok(replies) => Outcome::WrongCount {
+            sent,
+            got: replies.len(),
+        },
+        Err(error) => broken(&error),
+    }
+}
+
+/// The commands that take over a peer's newer instance (`protocol.md` 7.5).
+///
+/// # Errors
+/// Why it is no valid instance.
+pub fn adoption(
+    draft: Draft,
+    is_our_kind: bool,
+    overrides: Overrides,
+) -> Result<Vec<Command>, Refusal> {
+    let app = draft.app.to_string();
+    let registered = draft.lease_times.registration;
+    let instance = wire::validate(draft, &app, false)?;
+    if is_our_kind {
+        let instance = instance.into();
+        return Ok(vec![Command::Adopt(Adoption {
+            instance,
+            registered,
+            overrides,
+        })]);
+    }
+    let (app, id) = (instance.app.clone(), instance.id());
+    let overridden = instance.overridden_status;
+    let mut commands = vec![Command::Register(instance.into())];
+    if overridden != Status::Unknown {
+        commands.push(Command::SetStatus {
+            app,
+            id,
+            status: overridden,
+            dirty: None,
+        });
+    }
+    Ok(commands)
+}
+
+/// The commands that a comparison asks of this side, and how many instances could not be read.
+///
+/// Where something happened to an instance after its registration, the lack of an override means that
+/// it was lifted; right after a registration that node may not have heard of it.
+pub fn repairs(found: &Compared, overrides: Overrides, now: i64) -> (Vec<Command>, usize) {
+    let mut commands: Vec<Command> = Vec::new();
+    for (app, id, dirty, updated) in &found.cancelled {
+        let version = Version {
+            dirty: *dirty,
+            updated: *updated,
+        };
+        commands.push(Command::Cancel {
+            app: AppName::new(app),
+            id: InstanceId::new(id),
+            version: Some(version),
+        });
+    }
+    let Some(list) = &found.newer else {
+        return (commands, 0);
+    };
+    let Ok(list) = wire::decode_applications(list.get().as_bytes(), &Limits::default(), now) else {
+        return (commands, found.newer_count);
+    };
+    let mut refused = list.refused;
+    for draft in list.drafts {
+        let is_untouched = draft.last_updated_timestamp <= draft.lease_times.registration;
+        let overrides = if is_untouched {
+            Overrides::Merged
+        } else {
+            overrides
+        };
+        match adoption(draft, true, overrides) {
+            Ok(adopting) => commands.extend(adopting),
+            Err(_) => refused += 1,
+        }
+    }
+    (commands, refused)
+}
+
+fn to_json(value: &impl Serialize) -> Vec<u8> {
+    // Plain structs of texts and numbers always serialize.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// Renewals as numbers: eight bytes each instead of some hundred and fifty.
+fn renewals(items: &[Item]) -> Vec<u8> {
+    let fingerprint = |item: &Item| match item {
+        Item::Heartbeat { lease, .. } => reconcile::fingerprint(lease),
+        Item::Register(_) | Item::Cancel(_) | Item::SetStatus { .. } | Item::DeleteOverride(_) => 0,
+    };
+    items
+        .iter()
+        .flat_map(|item| fingerprint(item).to_be_bytes())
+        .collect()
+}
+
+fn batch(items: &[Item], kind: &Kind, own_id: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    write_batch(
+        &mut body,
+        items.iter().map(|item| outgoing(item, kind, own_id)),
+    );
+    body
+}
+
+fn outgoing<'a>(item: &'a Item, kind: &Kind, own_id: &str) -> OutgoingItem<'a> {
+    match item {
+        Item::Register(lease) => OutgoingItem {
+            instance: Some(view_of(lease, own_id)),
+            ..of(lease, Action::Register)
+        },
+        Item::Heartbeat { lease, overridden } => OutgoingItem {
+            // To our own kind the state itself tells it, and a late heartbeat is no news.
+            overridden_status: overridden.filter(|_| !kind.is_ours()),
+            ..of(lease, Action::Heartbeat)
+        },
+        Item::SetStatus { lease, status } => OutgoingItem {
+            status: Some(*status),
+            ..of(lease, Action::StatusUpdate)
+        },
+        Item::DeleteOverride(lease) => of(lease, Action::DeleteStatusOverride),
+        // What exactly was cancelled, Java peers neither say nor ask.
+        Item::Cancel(lease) => OutgoingItem {
+            status: None,
+            instance: kind.is_ours().then(|| view_of(lease, own_id)),
+            ..of(lease, Action::Cancel)
+        },
+    }
+}
+
+fn of(lease: &Lease, action: Action) -> OutgoingItem<'_> {
+    let instance = lease.instance();
+    OutgoingItem {
+        app: instance.app.as_str(),
+        id: instance.id_text(),
+        last_dirty_timestamp: Some(instance.last_dirty_timestamp),
+        overridden_status: None,
+        status: Some(instance.status),
+        instance: None,
+        action,
+    }
+}

@@ -1,0 +1,255 @@
+//! What follows from the end of a request.
+
+use super::flight::{Flight, Suspect};
+use super::{
+    BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
+    MISCOUNTS_MAX, Outcome, Sender,
+};
+use crate::registry::command::Overrides;
+use crate::replication::inbound::Compared;
+use crate::replication::outbound::{BATCH_ITEMS, Item};
+use crate::types::{AppName, InstanceId, Millis};
+
+impl Sender {
+    /// Takes the end of the request in flight. `random` spreads the next try.
+    pub fn answered(&mut self, outcome: Outcome, now: Millis, random: u64) -> Vec<Effect> {
+        let Some(flight) = self.flight.take() else {
+            return Vec::new();
+        };
+        match outcome {
+            Outcome::Known(kind) => {
+                // What is told depends on the kind.
+                self.backlog
+                    .take_if(|backlog| backlog.is_our_kind() != kind.is_ours());
+                self.kind = kind;
+                if let Some(suspect) = &mut self.suspect {
+                    suspect.is_peer_fine = true;
+                    // The item has still to be got through.
+                } else {
+                    self.succeeded(now);
+                }
+                Vec::new()
+            }
+            Outcome::Items(results) => {
+                self.succeeded(now);
+                let has_passed = self.suspect.as_ref().is_some_and(|suspect| {
+                    flight.items().iter().any(|item| item.key() == suspect.key)
+                });
+                if has_passed {
+                    self.suspect = None;
+                }
+                let mut effects = self.take_results(&flight, results);
+                effects.extend(self.finish(flight));
+                effects
+            }
+            Outcome::Unknown(places) => {
+                self.succeeded(now);
+                if let Flight::Renewals { items, .. } = &flight {
+                    let unknown = places.into_iter().filter_map(|place| items.get(place));
+                    self.owed_renewals.extend(unknown.map(Item::key));
+                }
+                self.finish(flight)
+            }
+            Outcome::Digests(differing) => {
+                self.succeeded(now);
+                self.is_unsure &= !differing.is_empty();
+                self.differing = differing;
+                Vec::new()
+            }
+            Outcome::Compared(found) => {
+                self.succeeded(now);
+                let effects = self.take_comparison(found, now);
+                self.finish(flight);
+                effects
+            }
+            Outcome::WrongCount { .. } => self.miscounted(flight, now, random),
+            Outcome::Refused(status) => self.refused(flight, status, now, random),
+            Outcome::Failed(failure) => {
+                self.put_back(flight);
+                self.back_off(now, random);
+                if matches!(failure, Failure::Connect(_)) {
+                    // Whoever answers next may be somebody else.
+                    self.kind = Kind::Unknown;
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn succeeded(&mut self, now: Millis) {
+        if self.failures > 0 {
+            self.compare_at = now;
+        }
+        self.failures = 0;
+        self.miscounts = 0;
+        self.batch_max = (self.batch_max * 2).min(BATCH_ITEMS);
+    }
+
+    fn take_results(&mut self, flight: &Flight, results: Vec<ItemResult>) -> Vec<Effect> {
+        let was_owed = matches!(flight, Flight::Owed { .. });
+        let mut effects = Vec::new();
+        for (item, result) in flight.items().iter().zip(results) {
+            match (item, result.status) {
+                (_, 200..=299) | (Item::Cancel(_), 404) => {}
+                // It lacks the instance, or has it older. If it does after having been told the
+                // whole of it, it does not take it.
+                (_, 404) if !was_owed || matches!(item, Item::Heartbeat { .. }) => {
+                    self.owed.entry(item.key()).or_insert(false);
+                }
+                (_, _) if result.entity.is_some() => {
+                    self.counters.adopted += 1;
+                    effects.extend(result.entity.map(|draft| Effect::Adopt(Box::new(draft))));
+                }
+                (_, _) => self.counters.item_errors += 1,
+            }
+        }
+        effects
+    }
+
+    fn take_comparison(&mut self, found: Compared, now: Millis) -> Vec<Effect> {
+        let differed = found.len();
+        if differed == 0 {
+            return Vec::new();
+        }
+        self.compare_at = now.plus(COMPARE_AGAIN_MS);
+        for (app, id) in &found.wanted {
+            self.owed
+                .insert((AppName::new(app), InstanceId::new(id)), !self.is_unsure);
+        }
+        let overrides = if self.is_unsure {
+            Overrides::Merged
+        } else {
+            Overrides::Whole
+        };
+        vec![Effect::Repair {
+            found: Box::new(found),
+            differed,
+            overrides,
+        }]
+    }
+
+    /// What a request that is done with moves.
+    fn finish(&mut self, flight: Flight) -> Vec<Effect> {
+        match flight {
+            Flight::Changes { .. } => {
+                if let Some(backlog) = self.backlog.take_if(|backlog| backlog.is_empty()) {
+                    self.advance(backlog.upto);
+                }
+            }
+            Flight::Probe | Flight::Owed { .. } | Flight::Digests => {}
+            Flight::Compare { last } => self.compared = last,
+            Flight::Renewals { cut, .. } => {
+                if cut.after.is_some() {
+                    self.cut = Some(cut);
+                } else {
+                    self.renewed_upto = cut.until;
+                    self.cut = None;
+                }
+            }
+            Flight::Sweep {
+                rest: Some(rest), ..
+            } => {
+                if let Some((_, after)) = &mut self.sweep {
+                    *after = Some(rest);
+                }
+            }
+            Flight::Sweep { rest: None, .. } => {
+                self.cursor = self.sweep.take().map(|(target, _)| target);
+            }
+        }
+        self.cursor.map(Effect::Cursor).into_iter().collect()
+    }
+
+    /// Success, but not one result per item. If that is no accident, it is success all the same, as the
+    /// original takes it; what was not understood is found by heartbeats.
+    fn miscounted(&mut self, flight: Flight, now: Millis, random: u64) -> Vec<Effect> {
+        self.counters.item_errors += 1;
+        self.miscounts += 1;
+        self.back_off(now, random);
+        if self.miscounts > MISCOUNTS_MAX {
+            self.miscounts = 0;
+            return self.finish(flight);
+        }
+        self.put_back(flight);
+        Vec::new()
+    }
+
+    /// The peer refuses a batch as a whole. One bad item must not hold up the others for ever: the
+    /// batches become smaller until it stands alone, and then it is given up, if the peer answers
+    /// anything at all.
+    fn refused(&mut self, flight: Flight, status: u16, now: Millis, random: u64) -> Vec<Effect> {
+        self.counters.item_errors += 1;
+        let count = flight.items().len();
+        let first = flight.items().first().map(Item::key);
+        let Some(key) = first.filter(|_| flight.is_single()) else {
+            if count > 0 {
+                self.batch_max = (count / 2).clamp(1, BATCH_ITEMS);
+            }
+            self.put_back(flight);
+            self.back_off(now, random);
+            return Vec::new();
+        };
+        let is_proven = self
+            .suspect
+            .take()
+            .is_some_and(|suspect| suspect.key == key && suspect.is_peer_fine);
+        if !is_proven {
+            self.suspect = Some(Suspect {
+                key,
+                is_peer_fine: false,
+            });
+            self.batch_max = 1;
+            self.put_back(flight);
+            self.back_off(now, random);
+            self.kind = Kind::Unknown;
+            return Vec::new();
+        }
+        let (app, id) = key;
+        let mut effects = vec![Effect::GaveUp { app, id, status }];
+        self.back_off(now, random);
+        effects.extend(self.finish(flight));
+        effects
+    }
+
+    /// A request that has to be made again: what is not found by position is kept.
+    fn put_back(&mut self, flight: Flight) {
+        let items = match flight {
+            Flight::Changes { told, .. } => {
+                if let Some(backlog) = &mut self.backlog {
+                    backlog.put_back(told);
+                }
+                return;
+            }
+            Flight::Owed { items } => items,
+            Flight::Probe
+            | Flight::Renewals { .. }
+            | Flight::Sweep { .. }
+            | Flight::Digests
+            | Flight::Compare { .. } => return,
+        };
+        for item in items {
+            let key = item.key();
+            match item {
+                Item::Heartbeat { .. } => {
+                    self.owed_renewals.insert(key);
+                }
+                Item::SetStatus { .. } | Item::DeleteOverride(_) => {
+                    self.owed.insert(key, true);
+                }
+                Item::Register(_) | Item::Cancel(_) => {
+                    self.owed.entry(key).or_insert(false);
+                }
+            }
+        }
+    }
+
+    /// Doubles the pause, up to a bound, and spreads it by half, so that peers that failed together are
+    /// not tried together. Never more often than once a second.
+    fn back_off(&mut self, now: Millis, random: u64) {
+        self.counters.failures += 1;
+        self.failures = self.failures.saturating_add(1);
+        let doubled = BACK_OFF_MIN_MS << (self.failures - 1).min(5);
+        let pause = doubled.min(BACK_OFF_MAX_MS);
+        self.quiet_until = now.plus(pause + random % (pause / 2 + 1));
+    }
+}

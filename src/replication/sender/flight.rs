@@ -1,0 +1,65 @@
+//! A request of a sender that has not been answered yet.
+
+use crate::replication::outbound::{Item, Key, Told};
+use crate::types::Millis;
+
+/// What is in flight.
+#[derive(Debug)]
+pub(super) enum Flight {
+    Probe,
+    Changes {
+        items: Vec<Item>,
+        told: Vec<Told>,
+    },
+    Owed {
+        items: Vec<Item>,
+    },
+    Renewals {
+        items: Vec<Item>,
+        cut: Cut,
+    },
+    Sweep {
+        items: Vec<Item>,
+        rest: Option<Key>,
+    },
+    Digests,
+    Compare {
+        last: Option<String>,
+    },
+}
+
+impl Flight {
+    pub(super) fn items(&self) -> &[Item] {
+        match self {
+            Self::Changes { items, .. }
+            | Self::Owed { items }
+            | Self::Renewals { items, .. }
+            | Self::Sweep { items, .. } => items,
+            Self::Probe | Self::Digests | Self::Compare { .. } => &[],
+        }
+    }
+
+    /// Whether all of it is about one instance, so that no smaller request could be made.
+    pub(super) fn is_single(&self) -> bool {
+        let mut items = self.items().iter();
+        let Some(first) = items.next() else {
+            return true;
+        };
+        items.all(|item| item.key() == first.key())
+    }
+}
+
+/// A flush of renewals under way: all up to `until`, those behind `after` are still to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Cut {
+    pub(super) until: Millis,
+    pub(super) after: Option<Key>,
+}
+
+/// An instance that the peer refuses alone. It is given up once the peer has answered an empty batch
+/// in between: otherwise it is the peer that is out of order.
+#[derive(Clone, Debug)]
+pub(super) struct Suspect {
+    pub(super) key: Key,
+    pub(super) is_peer_fine: bool,
+}

@@ -1,0 +1,375 @@
+//! What to send to one peer next, and what follows from its answers: a state machine without I/O.
+//!
+//! There is at most one request in flight. Changes and renewals take turns, so that neither a flood of
+//! changes nor a noisy client holds the other up; a sweep of the whole registry goes on in what time
+//! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
+//! when its turn comes. With a peer of our own kind that has everything, registries are compared
+//! every few seconds, and at once when it answers again after a failure.
+
+mod answers;
+mod flight;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::outbound::{self, BATCH_ITEMS, Backlog, Item, Key};
+use crate::changelog::Published;
+use crate::types::{Lsn, Millis};
+use flight::{Cut, Flight, Suspect};
+pub use words::{
+    Ask, Counters, Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records,
+    differing,
+};
+
+/// Least time between two flushes of renewals, ms.
+const RENEWALS_EVERY_MS: u64 = 1000;
+/// Renewals of one digest at most.
+const DIGEST_ITEMS: usize = 20_000;
+/// First pause after a failure, ms; doubled by each further one.
+const BACK_OFF_MIN_MS: u64 = 1000;
+/// Longest pause: a peer that is back is to be up to date within seconds.
+const BACK_OFF_MAX_MS: u64 = 1500;
+/// Least time between two comparisons, ms.
+const COMPARE_EVERY_MS: u64 = 2000;
+/// The same after one that found something: what was repaired here others may lack too.
+const COMPARE_AGAIN_MS: u64 = 500;
+/// Applications compared in one step.
+pub const COMPARE_APPS: usize = 200;
+/// How long a comparison waits for changes to come to an end, ms: on a busy node they never do.
+const COMPARE_WAITS_MS: u64 = 1000;
+/// Instances of the log that are told as one piece; behind them the log is read again.
+const BACKLOG_MAX: usize = 100_000;
+/// How often answers of the wrong length are taken for an accident.
+const MISCOUNTS_MAX: u32 = 3;
+
+/// One peer's sender.
+#[derive(Debug)]
+pub struct Sender {
+    /// The peer has everything up to here; `None` if it has to be swept first.
+    cursor: Option<Lsn>,
+    /// While sweeping: the position that a complete sweep brings the peer to, and how far it is.
+    sweep: Option<(Lsn, Option<Key>)>,
+    /// What of the log is still to be told before the cursor moves.
+    backlog: Option<Backlog>,
+    /// The end of the log when this process started.
+    recovered: Lsn,
+    renewed_upto: Millis,
+    cut: Option<Cut>,
+    /// Instances that the peer needs; whether their override is meant (`outbound::state_of`).
+    owed: BTreeMap<Key, bool>,
+    /// Renewals that a digest could not tell the peer.
+    owed_renewals: BTreeSet<Key>,
+    compare_at: Millis,
+    /// The cursor was lost: until the registries are equal, the peer may not have heard of overrides
+    /// that this node took, and what it says of them is taken with care.
+    is_unsure: bool,
+    /// Applications to compare.
+    differing: Vec<String>,
+    /// The last one that was compared.
+    compared: Option<String>,
+    flight: Option<Flight>,
+    /// Items per batch: halved while the peer refuses batches, to find the bad item.
+    batch_max: usize,
+    suspect: Option<Suspect>,
+    miscounts: u32,
+    failures: u32,
+    quiet_until: Millis,
+    was_changes: bool,
+    kind: Kind,
+    counters: Counters,
+}
+
+impl Sender {
+    /// A sender that goes on at `cursor`, or sweeps first without one. Up to `recovered` the log is of
+    /// an earlier life of this node, when the peer may have been told more than the cursor says. `now`
+    /// is monotonic: what was renewed before it is not told again.
+    pub fn new(cursor: Option<Lsn>, recovered: Lsn, now: Millis) -> Self {
+        Self {
+            cursor,
+            sweep: None,
+            backlog: None,
+            recovered,
+            renewed_upto: now,
+            cut: None,
+            owed: BTreeMap::new(),
+            owed_renewals: BTreeSet::new(),
+            compare_at: now,
+            is_unsure: false,
+            differing: Vec::new(),
+            compared: None,
+            flight: None,
+            batch_max: BATCH_ITEMS,
+            suspect: None,
+            miscounts: 0,
+            failures: 0,
+            quiet_until: Millis::ZERO,
+            was_changes: false,
+            kind: Kind::Unknown,
+            counters: Counters::default(),
+        }
+    }
+
+    pub fn cursor(&self) -> Option<Lsn> {
+        self.cursor
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Whether the last request failed.
+    pub fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// The application that was compared last.
+    pub fn compared(&self) -> Option<&str> {
+        self.compared.as_deref()
+    }
+
+    /// Instances that are kept in mind for this peer, in all; bounded by those that there are.
+    pub fn remembered(&self) -> usize {
+        let untold = self.backlog.as_ref().map_or(0, Backlog::size);
+        self.owed.len() + self.owed_renewals.len() + untold
+    }
+
+    /// Sends the whole registry again, as after a loss on either side.
+    pub fn sweep_again(&mut self) {
+        self.cursor = None;
+        self.sweep = None;
+        self.backlog = None;
+    }
+
+    /// What to do at `now` (monotonic). With a request in flight: nothing.
+    pub fn next(&mut self, now: Millis, state: &Published, records: &mut impl Records) -> Next {
+        if self.flight.is_some() {
+            return Next::Wait(Millis(u64::MAX));
+        }
+        if now < self.quiet_until {
+            return Next::Wait(self.quiet_until);
+        }
+        if self.kind == Kind::Unknown {
+            return self.ask(Flight::Probe, Ask::Probe);
+        }
+        if self.was_changes
+            && self.is_comparison_overdue(now)
+            && let Some(next) = self.next_comparison(now)
+        {
+            return next;
+        }
+        let has_renewals = self.cut.is_some() || now >= self.renewals_at();
+        if has_renewals
+            && self.was_changes
+            && let Some(next) = self.next_renewals(now, state)
+        {
+            return next;
+        }
+        if let Some(next) = self.next_owed(state) {
+            return next;
+        }
+        if let Some(next) = self.next_changes(state, records) {
+            return next;
+        }
+        if has_renewals && let Some(next) = self.next_renewals(now, state) {
+            return next;
+        }
+        if let Some(next) = self.next_sweep(state) {
+            return next;
+        }
+        if self.failures > 0 {
+            // There is nothing to tell, but to know whether it answers again.
+            return self.ask(Flight::Probe, Ask::Probe);
+        }
+        if let Some(next) = self.next_comparison(now) {
+            return next;
+        }
+        let until = self.renewals_at();
+        Next::Wait(if self.compares() {
+            until.min(self.compare_at)
+        } else {
+            until
+        })
+    }
+
+    fn renewals_at(&self) -> Millis {
+        self.renewed_upto.plus(RENEWALS_EVERY_MS)
+    }
+
+    fn ask(&mut self, flight: Flight, ask: Ask) -> Next {
+        self.was_changes = matches!(flight, Flight::Changes { .. } | Flight::Owed { .. });
+        self.counters.requests += 1;
+        self.counters.items += flight.items().len() as u64;
+        self.flight = Some(flight);
+        Next::Ask(ask)
+    }
+
+    fn send(&mut self, flight: Flight) -> Next {
+        let items = flight.items().to_vec();
+        let is_digest = matches!(flight, Flight::Renewals { .. }) && self.kind.is_ours();
+        let ask = if is_digest {
+            Ask::Renewals(items)
+        } else {
+            Ask::Batch(items)
+        };
+        self.ask(flight, ask)
+    }
+
+    fn next_owed(&mut self, state: &Published) -> Option<Next> {
+        let at_most = self.batch_max.max(2);
+        let mut items = Vec::new();
+        while items.len() + 2 <= at_most
+            && let Some(((app, id), is_meant)) = self.owed.pop_first()
+        {
+            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
+                continue;
+            };
+            let is_meant = is_meant && !outbound::is_untouched(lease);
+            let has_override = is_meant || !self.kind.is_ours();
+            items.extend(outbound::state_of(lease, &state.registry, has_override));
+        }
+        let is_alone = self.batch_max == 1 && !items.is_empty();
+        while items.len() < self.batch_max
+            && !is_alone
+            && let Some((app, id)) = self.owed_renewals.pop_first()
+        {
+            let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
+                continue;
+            };
+            let overridden = state.registry.override_of(&app, &id);
+            items.push(Item::Heartbeat {
+                lease: lease.clone(),
+                overridden,
+            });
+        }
+        (!items.is_empty()).then(|| self.send(Flight::Owed { items }))
+    }
+
+    fn next_changes(&mut self, state: &Published, records: &mut impl Records) -> Option<Next> {
+        loop {
+            if let Some(backlog) = &mut self.backlog {
+                let (items, told) = backlog.next_items(self.batch_max, &state.registry);
+                if !items.is_empty() {
+                    return Some(self.send(Flight::Changes { items, told }));
+                }
+                let upto = backlog.upto;
+                self.backlog = None;
+                self.advance(upto);
+            }
+            let cursor = self.cursor.or(self.sweep.as_ref().map(|(upto, _)| *upto))?;
+            if cursor >= state.lsn() {
+                return None;
+            }
+            let mut backlog = Backlog::behind(cursor, self.recovered, self.kind.is_ours());
+            while backlog.upto < state.lsn() && backlog.size() < BACKLOG_MAX {
+                let Some(read) = records.since(backlog.upto.next()) else {
+                    // The log does not reach back so far.
+                    self.sweep_again();
+                    return None;
+                };
+                if read.is_empty() {
+                    break;
+                }
+                backlog.take_in(&read);
+            }
+            if backlog.upto == cursor {
+                return None;
+            }
+            self.backlog = Some(backlog);
+        }
+    }
+
+    /// Moves what a finished stretch of the log moves: the cursor, or, during a sweep, the position
+    /// that the sweep leads to.
+    fn advance(&mut self, upto: Lsn) {
+        match (&mut self.cursor, &mut self.sweep) {
+            (Some(cursor), _) => *cursor = upto.max(*cursor),
+            (None, Some((target, _))) => *target = upto.max(*target),
+            (None, None) => {}
+        }
+    }
+
+    fn next_renewals(&mut self, now: Millis, state: &Published) -> Option<Next> {
+        let at_most = if self.kind.is_ours() {
+            DIGEST_ITEMS
+        } else {
+            self.batch_max
+        };
+        let cut = self.cut.clone().unwrap_or(Cut {
+            until: now,
+            after: None,
+        });
+        let (items, after) = outbound::renewals(
+            &state.registry,
+            self.renewed_upto,
+            cut.until,
+            cut.after.as_ref(),
+            at_most,
+        );
+        if items.is_empty() {
+            self.renewed_upto = cut.until;
+            self.cut = None;
+            return None;
+        }
+        let cut = Cut {
+            until: cut.until,
+            after,
+        };
+        Some(self.send(Flight::Renewals { items, cut }))
+    }
+
+    fn next_sweep(&mut self, state: &Published) -> Option<Next> {
+        if self.cursor.is_some() {
+            return None;
+        }
+        if self.kind.is_ours() {
+            // A comparison finds what it lacks, and does not mistake an old state for news.
+            self.cursor = Some(self.sweep.take().map_or(state.lsn(), |(target, _)| target));
+            self.is_unsure = true;
+            return None;
+        }
+        let (_, after) = self
+            .sweep
+            .get_or_insert_with(|| (state.lsn(), None))
+            .clone();
+        let (items, rest) = outbound::sweep(&state.registry, after.as_ref(), self.batch_max);
+        if items.is_empty() {
+            self.cursor = self.sweep.take().map(|(target, _)| target);
+            return None;
+        }
+        Some(self.send(Flight::Sweep { items, rest }))
+    }
+
+    /// Whether registries are compared: only when the peer should have everything, since differences
+    /// are to be expected while changes are on their way.
+    fn compares(&self) -> bool {
+        self.kind.is_ours() && self.cursor.is_some()
+    }
+
+    /// Whether a comparison has waited long enough for changes to come to an end. A peer that was away
+    /// is told first what it missed: compared before that, it would be told twice.
+    fn is_comparison_overdue(&self, now: Millis) -> bool {
+        let untold = self.backlog.as_ref().map_or(0, Backlog::len);
+        self.failures == 0
+            && untold <= BATCH_ITEMS
+            && (now >= self.compare_at.plus(COMPARE_WAITS_MS) || !self.differing.is_empty())
+    }
+
+    fn next_comparison(&mut self, now: Millis) -> Option<Next> {
+        if !self.compares() {
+            return None;
+        }
+        if !self.differing.is_empty() {
+            let names = std::mem::take(&mut self.differing);
+            let last = names.last().cloned();
+            return Some(self.ask(Flight::Compare { last }, Ask::Compare(names)));
+        }
+        (now >= self.compare_at).then(|| {
+            self.compare_at = now.plus(COMPARE_EVERY_MS);
+            self.ask(Flight::Digests, Ask::Digests)
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! A peer that was away: it gets what changed, once, however much that was; and one that the log
+//! cannot bring up to date gets everything.
+
+use super::node::{START, Waiting};
+use super::world::{Setup, World};
+use crate::registry::change::Origin;
+use crate::registry::command::Command;
+use crate::registry::status::Status;
+use crate::types::Lsn;
+
+const INSTANCES: usize = 500;
+const CHANGES: usize = 20_000;
+
+fn calm(nodes: usize, java_nodes: usize) -> Setup {
+    Setup {
+        nodes,
+        java_nodes,
+        clients: INSTANCES,
+        storm: 0,
+        loss: 0,
+        twice: 0,
+        delay: 10,
+        skew: 300_000,
+        expires: false,
+        crashes: false,
+        partitions: false,
+        sickness: false,
+        beats_in_calm: false,
+    }
+}
+
+/// Every instance registered on the first node and known to the second, which then goes down.
+fn begin(java_nodes: usize) -> World {
+    let mut world = World::new(calm(2 - java_nodes, java_nodes), 1, false);
+    world.clear_up();
+    for client in &mut world.clients.all {
+        client.dirty = START.cast_signed();
+    }
+    change(
+        &mut world,
+        |world, number| Command::Register(world.clients.all[number].describe().into()),
+        INSTANCES,
+    );
+    world.run(20_000);
+    world.nodes[1].crash();
+    world
+}
+
+/// So many changes on the first node, an instance after the other.
+fn change(world: &mut World, command: impl Fn(&mut World, usize) -> Command, count: usize) {
+    for step in 0..count {
+        let command = command(world, step % INSTANCES);
+        world.submit(0, &[command], &Origin::Client, Waiting::Nobody);
+        if step % 50 == 0 {
+            let next = world.time + 10;
+            world.run(next);
+        }
+    }
+    let next = world.time + 100;
+    world.run(next);
+}
+
+fn describe_anew(world: &mut World, number: usize) -> Command {
+    let (time, client) = (world.time, &mut world.clients.all[number]);
+    client.dirty = (START + time).cast_signed().max(client.dirty + 1);
+    Command::Register(client.describe().into())
+}
+
+fn assert_same(world: &World) {
+    let [first, second] = &world.nodes[..] else {
+        panic!("two nodes")
+    };
+    let (first, second) = (&first.published.registry, &second.published.registry);
+    assert_eq!(first.len(), second.len());
+    for lease in first.leases() {
+        let instance = lease.instance();
+        let theirs = second.lease(instance.app.as_str(), instance.id().as_str());
+        let theirs = theirs.expect("known there too").instance();
+        assert_eq!(theirs.last_dirty_timestamp, instance.last_dirty_timestamp);
+        assert_eq!(theirs.status, instance.status);
+    }
+}
+
+#[test]
+fn a_peer_that_missed_20000_changes_of_500_instances_is_told_of_each_instance_once_or_twice() {
+    for java_nodes in [0, 1] {
+        let mut world = begin(java_nodes);
+        change(&mut world, describe_anew, CHANGES);
+        let before = world.items;
+        world.clear_up();
+        let next = world.time + 20_000;
+        world.run(next);
+        assert_same(&world);
+        let items = world.items - before;
+        assert!(items >= INSTANCES as u64, "{items} items");
+        assert!(items <= 2 * INSTANCES as u64, "{items} items");
+    }
+}
+
+#[test]
+fn overrides_that_were_set_and_lifted_meanwhile_arrive_as_they_are_now() {
+    for java_nodes in [0, 1] {
+        let mut world = begin(java_nodes);
+        let operate = |world: &mut World, number: usize| {
+            let client = &world.clients.all[number];
+            let (app, id) = (client.app.clone(), client.id.clone());
+            if world.random.chance(50) {
+                let status = Status::OutOfService;
+                Command::SetStatus {
+                    app,
+                    id,
+                    status,
+                    dirty: None,
+                }
+            } else {
+                Command::DeleteOverride {
+                    app,
+                    id,
+                    status: None,
+                    dirty: None,
+                }
+            }
+        };
+        change(&mut world, operate, 4 * INSTANCES);
+        world.clear_up();
+        let next = world.time + 20_000;
+        world.run(next);
+        assert_same(&world);
+    }
+}
+
+#[test]
+fn a_peer_that_was_away_for_longer_than_the_log_goes_back_gets_everything() {
+    for java_nodes in [0, 1] {
+        let mut world = begin(java_nodes);
+        change(&mut world, describe_anew, 2 * INSTANCES);
+        world.nodes[0].floor = Lsn(world.nodes[0].published.lsn().0 - 10);
+        let time = world.time;
+        world.nodes[0].forget_window(0, time + 1);
+        world.clear_up();
+        let next = world.time + 20_000;
+        world.run(next);
+        assert_same(&world);
+    }
+}

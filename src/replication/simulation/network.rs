@@ -1,0 +1,291 @@
+//! The network of a simulation: what senders ask is carried, lost, delayed, repeated, or cut off, and so
+//! are the answers.
+
+use std::time::Duration;
+
+use super::node::{Handled, Sick, SimNode, Waiting};
+use super::trace::{heard, told};
+use super::world::{Event, World};
+use crate::registry::change::Origin;
+use crate::registry::command::Overrides;
+use crate::replication::exchange::{self, Reading};
+use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
+
+impl World {
+    pub(super) fn start_links(&mut self, node: usize) {
+        for peer in 0..self.nodes.len() {
+            if peer == node {
+                continue;
+            }
+            let time = self.time;
+            self.nodes[node].link(peer, time);
+            let epoch = self.nodes[node].epoch;
+            self.after(1, Event::Wake { node, peer, epoch });
+            if let Some(link) = self.nodes[node].links.get_mut(&peer) {
+                link.wake_at = time + 1;
+            }
+        }
+    }
+
+    /// Asks a sender and sends what it wants.
+    pub(super) fn step(&mut self, node: usize, peer: usize) {
+        let Some(mut link) = self.nodes[node].links.remove(&peer) else {
+            return;
+        };
+        let mono = self.nodes[node].now(self.time).mono;
+        let next = {
+            let this = &self.nodes[node];
+            link.sender.next(mono, &this.published, &mut this.records())
+        };
+        self.most_remembered = self.most_remembered.max(link.sender.remembered());
+        match next {
+            Next::Wait(_) if link.flight.is_some() => {}
+            Next::Wait(until) => {
+                link.wake_at = SimNode::time_of(until).max(self.time + 1);
+                let epoch = self.nodes[node].epoch;
+                let at = link.wake_at;
+                self.at(at, Event::Wake { node, peer, epoch });
+            }
+            Next::Ask(ask) => {
+                assert!(link.flight.is_none(), "n{node} asks n{peer} twice at once");
+                let since = link.last_sent.map_or(u64::MAX, |at| self.time - at);
+                assert!(
+                    !link.has_failed || since >= 1000,
+                    "n{node} asks n{peer} again {since} ms after a failure"
+                );
+                self.requests += 1;
+                let request = self.requests;
+                link.last_sent = Some(self.time);
+                let this = &self.nodes[node];
+                let digests = this.digests.of(&this.published.registry);
+                let kind = link.sender.kind();
+                let message =
+                    exchange::message(&ask, kind, &this.published.registry, &digests, &this.name);
+                if let Ask::Batch(items) = &ask {
+                    self.items += items.len() as u64;
+                }
+                self.note(|| format!("n{node} -> n{peer} #{request} {}", told(&ask)));
+                link.flight = Some((request, ask));
+                self.transmit(node, peer, request, message.path, message.body);
+            }
+        }
+        self.nodes[node].links.insert(peer, link);
+    }
+
+    pub(super) fn transmit(
+        &mut self,
+        from: usize,
+        to: usize,
+        request: u64,
+        path: &'static str,
+        body: Vec<u8>,
+    ) {
+        let timed_out = Event::Fail {
+            node: from,
+            peer: to,
+            request,
+            failure: Failure::TimedOut,
+        };
+        let link = self.nodes[from].links.get(&to);
+        let timeout = link.map_or(0, |link| link.patience.timeout().as_millis());
+        self.after(u64::try_from(timeout).expect("a time"), timed_out);
+        if !self.nodes[to].is_up {
+            if self.random.chance(50) {
+                let failure = Failure::Connect("refused".into());
+                self.after(
+                    1,
+                    Event::Fail {
+                        node: from,
+                        peer: to,
+                        request,
+                        failure,
+                    },
+                );
+            }
+            return;
+        }
+        if self.is_lost(from, to) {
+            return;
+        }
+        if !self.is_calm && self.random.chance(self.setup.twice) {
+            let late = self.delay() + self.random.within(0, 5000);
+            let body = body.clone();
+            self.after(
+                late,
+                Event::Deliver {
+                    from,
+                    to,
+                    request,
+                    path,
+                    body,
+                },
+            );
+        }
+        let delay = self.delay();
+        self.after(
+            delay,
+            Event::Deliver {
+                from,
+                to,
+                request,
+                path,
+                body,
+            },
+        );
+    }
+
+    pub(super) fn is_lost(&mut self, from: usize, to: usize) -> bool {
+        !self.is_calm && (self.blocked[from][to] || self.random.chance(self.setup.loss))
+    }
+
+    pub(super) fn delay(&mut self) -> u64 {
+        if self.is_calm || self.random.chance(80) {
+            self.random.within(1, 8)
+        } else {
+            self.random.within(1, self.setup.delay)
+        }
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        from: usize,
+        to: usize,
+        request: u64,
+        path: &'static str,
+        body: &[u8],
+    ) {
+        if !self.nodes[to].is_up {
+            return;
+        }
+        if let Sick::Status(status) = self.nodes[to].sick {
+            self.respond(to, from, request, status, Vec::new());
+            return;
+        }
+        let sender = &self.nodes[from];
+        let (name, is_java) = (sender.name.clone(), sender.is_java);
+        let time = self.time;
+        let handled = self.nodes[to].handle((from, &name, is_java), request, path, body, time);
+        match handled {
+            Handled::Answer(status, body) => self.respond(to, from, request, status, body),
+            Handled::AtCommit => self.plan_commit(to),
+        }
+    }
+
+    pub(super) fn respond(
+        &mut self,
+        node: usize,
+        to: usize,
+        request: u64,
+        status: u16,
+        body: Vec<u8>,
+    ) {
+        if self.is_lost(node, to) {
+            return;
+        }
+        let kind = if self.nodes[to].is_java {
+            Kind::Java
+        } else {
+            self.nodes[node].kind()
+        };
+        let delay = self.delay() + self.nodes[node].slow;
+        self.after(
+            delay,
+            Event::Answer {
+                from: node,
+                to,
+                request,
+                status,
+                body,
+                kind,
+            },
+        );
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        node: usize,
+        peer: usize,
+        request: u64,
+        status: u16,
+        body: &[u8],
+        kind: Kind,
+    ) {
+        let now = self.nodes[node].wall(self.time);
+        let digests = self.nodes[node]
+            .digests
+            .of(&self.nodes[node].published.registry);
+        let Some(link) = self.nodes[node].links.get(&peer) else {
+            return;
+        };
+        let compared = link.sender.compared().map(str::to_owned);
+        self.take(node, peer, request, |ask| {
+            let reading = Reading {
+                digests: &digests,
+                compared: compared.as_deref(),
+                now,
+            };
+            exchange::outcome(ask, kind, status, body, &reading)
+        });
+    }
+
+    pub(super) fn take(
+        &mut self,
+        node: usize,
+        peer: usize,
+        request: u64,
+        outcome: impl FnOnce(&Ask) -> Outcome,
+    ) {
+        let Some(link) = self.nodes[node].links.get_mut(&peer) else {
+            return;
+        };
+        let Some((_, ask)) = link.flight.take_if(|(flying, _)| *flying == request) else {
+            return;
+        };
+        let outcome = outcome(&ask);
+        match &outcome {
+            Outcome::Failed(Failure::TimedOut) => link.patience.exhausted(),
+            Outcome::Failed(Failure::Connect(_)) => {}
+            _ => {
+                let took = link.last_sent.map_or(0, |at| self.time - at);
+                link.patience.answered_after(Duration::from_millis(took));
+            }
+        }
+        link.has_failed = matches!(
+            outcome,
+            Outcome::Failed(_) | Outcome::Refused(_) | Outcome::WrongCount { .. }
+        );
+        let (random, time) = (self.random.next(), self.time);
+        self.note(|| format!("n{node} <- n{peer} #{request} {}", heard(&outcome)));
+        let mono = self.nodes[node].now(time).mono;
+        let wall = self.nodes[node].wall(time);
+        let Some(link) = self.nodes[node].links.get_mut(&peer) else {
+            return;
+        };
+        let effects = link.sender.answered(outcome, mono, random);
+        let is_ours = link.sender.kind().is_ours();
+        let origin = Origin::Peer(self.nodes[peer].name.clone());
+        for effect in effects {
+            let commands = match effect {
+                Effect::Adopt(draft) => {
+                    exchange::adoption(*draft, is_ours, Overrides::Merged).expect("an instance")
+                }
+                Effect::Repair {
+                    found, overrides, ..
+                } => {
+                    let (commands, refused) = exchange::repairs(&found, overrides, wall);
+                    assert_eq!(refused, 0, "instances that cannot be read");
+                    commands
+                }
+                Effect::Cursor(_) => continue,
+                Effect::GaveUp { app, id, status } => {
+                    self.note(|| format!("n{node} gives up {app}/{id} for n{peer}: {status}"));
+                    continue;
+                }
+            };
+            if !commands.is_empty() {
+                self.submit(node, &commands, &origin, Waiting::Nobody);
+            }
+        }
+        self.step(node, peer);
+    }
+}
