@@ -3,6 +3,7 @@ pub mod cache;
 pub mod changelog;
 pub mod clock;
 pub mod config;
+pub mod history;
 pub mod http;
 pub mod node;
 pub mod own_instance;
