@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::Published;
-use crate::store::{CheckpointLease, CheckpointOverride, CheckpointSource, LogReader, StoreError};
+use crate::store::{
+    CheckpointHold, CheckpointLease, CheckpointOverride, CheckpointSource, LogReader, StoreError,
+};
 use crate::types::{Lsn, Millis};
 
 /// What the timers ask the writer for.
@@ -43,11 +45,20 @@ pub fn write_checkpoint(
             id: key.id.clone(),
             status,
         });
+    let mut holds = state
+        .registry
+        .holds()
+        .map(|(app, id, hold)| CheckpointHold {
+            app: app.clone(),
+            id: id.clone(),
+            hold: *hold,
+        });
     reader.write_checkpoint(CheckpointSource {
         lsn: state.lsn(),
         at,
         expected_clients: state.registry.len(),
         leases: &mut leases,
         overrides: &mut overrides,
+        holds: &mut holds,
     })
 }

@@ -114,6 +114,9 @@ fn restore(registry: &mut Registry, checkpoint: Checkpoint, mono: Millis) {
             held.status,
         );
     }
+    for held in &checkpoint.holds {
+        registry.restore_hold(&held.app, &held.id, held.hold);
+    }
     registry.restored_at(checkpoint.lsn);
 }
 

@@ -16,6 +16,8 @@ use hyper::{Response, StatusCode};
 
 use crate::cache::{Body as Rope, Payload};
 use crate::changelog::Unavailable;
+use crate::history::times;
+use crate::registry::hold::Hold;
 
 /// A response on its way out.
 pub(super) type Answer = Response<Body>;
@@ -124,6 +126,20 @@ pub(super) fn without_body(answer: &mut Answer) {
     } else if let Some(length) = length {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
+}
+
+/// A status that a quarantine forbids: 409 with an empty body, as all of the protocol's errors.
+pub(super) fn held(hold: &Hold) -> Answer {
+    let mut answer = empty(StatusCode::CONFLICT);
+    let text = format!(
+        "in {} until {}",
+        hold.kind.as_str(),
+        times::format(hold.until)
+    );
+    if let Ok(value) = HeaderValue::from_str(&text) {
+        answer.headers_mut().insert(REASON.clone(), value);
+    }
+    answer
 }
 
 /// A change that was not accepted: clients go to the next server.

@@ -182,8 +182,13 @@ impl Api {
             }
             Reply::SenderIsNewer => answer::empty(StatusCode::NOT_FOUND),
             Reply::Conflict(lease) => self.instance(StatusCode::CONFLICT, &lease, negotiated),
-            Reply::Done | Reply::Evicted { .. } if is_unreadable => answer::empty(self.bad_input()),
-            Reply::Done | Reply::Evicted { .. } => answer::empty(StatusCode::OK),
+            Reply::Held(hold) => answer::held(&hold),
+            Reply::Done | Reply::Evicted { .. } | Reply::TooManyHolds if is_unreadable => {
+                answer::empty(self.bad_input())
+            }
+            Reply::Done | Reply::Evicted { .. } | Reply::TooManyHolds => {
+                answer::empty(StatusCode::OK)
+            }
         }
     }
 
@@ -313,6 +318,7 @@ impl Api {
     async fn done_or_gone(&self, command: Command, head: &Head<'_>, origin: Origin) -> Answer {
         match self.carry_out(command, head, origin).await {
             Ok(Reply::NotFound) => answer::empty(StatusCode::NOT_FOUND),
+            Ok(Reply::Held(hold)) => answer::held(&hold),
             Ok(_) => answer::empty(StatusCode::OK),
             Err(refused) => refused,
         }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::Registry;
-use super::change::{Change, ChangeKind, LeaseImage, OverrideEffect};
+use super::change::{Change, ChangeKind, HoldEffect, LeaseImage, OverrideEffect};
 use super::command::{Adoption, Context, Decision, Overrides, Reply};
 use super::decide::{duration_ms, reported_status};
 use super::instance::{ActionType, Instance};
@@ -95,6 +95,7 @@ impl Registry {
         context: &Context,
     ) -> Decision {
         let (app, id) = (instance.app.clone(), instance.id());
+        self.keep_quarantine(&mut instance);
         let reported = reported_status(&instance, existing);
         let overridden = Some(instance.overridden_status).filter(|s| *s != Status::Unknown);
         instance.status = effective(instance.status, overridden, None, true);
@@ -130,11 +131,16 @@ impl Registry {
             instance: Arc::new(instance),
         };
         let change = Change {
-            app,
-            id,
             kind,
             lease: Some(image),
             override_effect,
+            hold_effect: if overridden == Some(Status::OutOfService) {
+                HoldEffect::Keep
+            } else {
+                self.hold_ends(&app, &id, context)
+            },
+            app,
+            id,
             visible: true,
         };
         Decision {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::registry::hold::Hold;
 use crate::registry::instance::Instance;
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
@@ -27,10 +28,13 @@ pub struct Change {
     pub id: InstanceId,
     pub kind: ChangeKind,
     /// The lease after the change; for [`ChangeKind::Cancelled`] and [`ChangeKind::Evicted`] as it
-    /// was removed. `None` only where no lease was touched ([`ChangeKind::OverrideForgotten`]).
+    /// was removed. `None` only where no lease was touched ([`ChangeKind::OverrideForgotten`], and holds
+    /// of ids that have no lease).
     pub lease: Option<LeaseImage>,
     /// What the change does to the override of the instance.
     pub override_effect: OverrideEffect,
+    /// What the change does to the hold of the instance.
+    pub hold_effect: HoldEffect,
     /// Whether clients are told: false keeps the change out of deltas and leaves cached answers,
     /// as the original's silent status changes do (`protocol.md` 3.3; only in the `eureka` profile).
     pub visible: bool,
@@ -127,6 +131,14 @@ pub enum OverrideEffect {
     Keep,
     Set(Status),
     Remove,
+}
+
+/// What a change does to the hold of its instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldEffect {
+    Keep,
+    /// It is this from now on, in force or released.
+    Put(Hold),
 }
 
 /// Where a change entered this node.

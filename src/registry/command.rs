@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::registry::change::Change;
+use crate::registry::hold::{Hold, HoldKind};
 use crate::registry::instance::Instance;
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
@@ -54,6 +55,15 @@ pub enum Command {
     },
     /// The eviction timer: all leases that are over, within the limit.
     Evict(Eviction),
+    /// An operator drains, quarantines or releases an instance, or a node of our own kind tells of it.
+    /// Of an operator's word the time is the node's, not `hold.at`.
+    Hold {
+        app: AppName,
+        id: InstanceId,
+        hold: Hold,
+    },
+    /// The holds of this kind whose time is over.
+    EndHolds(HoldKind),
 }
 
 /// The state of an instance at a peer of our own kind.
@@ -117,6 +127,10 @@ pub enum Reply {
     Conflict(Arc<Lease>),
     /// So many leases were evicted of so many expired ones.
     Evicted { evicted: usize, expired: usize },
+    /// The instance is quarantined: it cannot be UP before that is over.
+    Held(Hold),
+    /// There are [`super::hold::HOLDS_MAX`] holds.
+    TooManyHolds,
 }
 
 /// What follows from a command: the answer, the changes to log, and the renewal that happens
@@ -133,6 +147,14 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// One change, and done.
+    pub(super) fn change(change: Change) -> Self {
+        Self {
+            changes: vec![change],
+            ..Self::reply(Reply::Done)
+        }
+    }
+
     /// An answer without consequences.
     pub fn reply(reply: Reply) -> Self {
         Self {

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use super::Registry;
-use super::change::{Change, ChangeKind, LeaseImage, OverrideEffect};
+use super::change::{Change, ChangeKind, HoldEffect, LeaseImage, OverrideEffect};
 use super::command::{Command, Context, Decision, Eviction, Renewal, Reply};
 use super::eviction;
+use super::hold::HoldKind;
 use super::instance::{ActionType, Instance};
 use super::lease::Lease;
 use super::rules::{
@@ -44,6 +45,8 @@ impl Registry {
                 self.decide_metadata(app, id, entries, context)
             }
             Command::Evict(eviction) => self.decide_eviction(eviction, context),
+            Command::Hold { app, id, hold } => self.decide_hold(app, id, hold, context),
+            Command::EndHolds(kind) => self.decide_ended_holds(*kind, context),
         }
     }
 
@@ -112,6 +115,7 @@ impl Registry {
             kind,
             lease: Some(image),
             override_effect,
+            hold_effect: HoldEffect::Keep,
             visible: true,
         };
         Decision {
@@ -203,6 +207,7 @@ impl Registry {
             let overridden = renewal.overridden.filter(|s| *s != Status::Unknown);
             if let Some(status) = overridden.filter(|_| is_replication)
                 && self.override_of(&instance.app, &instance.id()) != Some(status)
+                && !self.is_quarantined(&instance.app, &instance.id())
             {
                 // On top of a status that the same renewal restored.
                 let restored = decision.changes.last().and_then(|c| c.lease.clone());
@@ -245,7 +250,7 @@ impl Registry {
             if cancelled.is_some_and(|cancelled| !registered.is_before_cancel(cancelled)) {
                 return Decision::reply(Reply::Conflict(lease.clone()));
             }
-            let mut change = removal(ChangeKind::Cancelled, lease, context);
+            let mut change = self.removal(ChangeKind::Cancelled, lease, context);
             if let (Some(cancelled), Some(image)) = (cancelled, &mut change.lease) {
                 // Both sides remember the same removal.
                 let instance = Arc::make_mut(&mut image.instance);
@@ -259,13 +264,17 @@ impl Registry {
             };
         }
         let mut decision = Decision::reply(Reply::NotFound);
-        if self.rules.override_scope == OverrideScope::Id && self.override_of(app, id).is_some() {
+        if self.rules.override_scope == OverrideScope::Id
+            && self.override_of(app, id).is_some()
+            && !self.is_quarantined(app, id)
+        {
             decision.changes.push(Change {
                 app: app.clone(),
                 id: id.clone(),
                 kind: ChangeKind::OverrideForgotten,
                 lease: None,
                 override_effect: OverrideEffect::Remove,
+                hold_effect: HoldEffect::Keep,
                 visible: false,
             });
         }
@@ -302,6 +311,11 @@ impl Registry {
             renews: Some(lease.clone()),
             ..Decision::reply(Reply::Done)
         };
+        if status == Status::Up
+            && let Some(refused) = self.refused_by_quarantine(app, id, context)
+        {
+            return refused;
+        }
         let is_stored = self.override_of(app, id) == Some(status);
         let is_same = lease.instance().status == status
             && (is_stored || self.rules.same_status_override == SameStatusOverride::Ignored);
@@ -319,9 +333,11 @@ impl Registry {
         }
         image.instance = Arc::new(instance);
         let effect = OverrideEffect::Set(status);
-        decision
-            .changes
-            .push(change_of(ChangeKind::OverrideSet, image, effect, true));
+        let mut change = change_of(ChangeKind::OverrideSet, image, effect, true);
+        if status != Status::OutOfService {
+            change.hold_effect = self.hold_ends(app, id, context);
+        }
+        decision.changes.push(change);
         decision
     }
 
@@ -345,6 +361,9 @@ impl Registry {
         if self.override_of(app, id).is_none() {
             return decision;
         }
+        if let Some(refused) = self.refused_by_quarantine(app, id, context) {
+            return refused;
+        }
         let mut instance = (**lease.instance()).clone();
         instance.overridden_status = Status::Unknown;
         instance.status = match (self.rules.override_lift, status) {
@@ -364,9 +383,9 @@ impl Registry {
         }
         image.instance = Arc::new(instance);
         let effect = OverrideEffect::Remove;
-        decision
-            .changes
-            .push(change_of(ChangeKind::OverrideLifted, image, effect, true));
+        let mut change = change_of(ChangeKind::OverrideLifted, image, effect, true);
+        change.hold_effect = self.hold_ends(app, id, context);
+        decision.changes.push(change);
         decision
     }
 
@@ -434,6 +453,48 @@ impl Registry {
         }
     }
 
+    /// A lease that goes. Its override goes with it, but for a quarantine's, which waits for the next.
+    pub(super) fn removal(&self, kind: ChangeKind, lease: &Lease, context: &Context) -> Change {
+        let mut instance = (**lease.instance()).clone();
+        instance.action_type = Some(ActionType::Deleted);
+        instance.last_updated_timestamp =
+            version::after(context.now.wall, instance.last_updated_timestamp);
+        let (app, id) = (instance.app.clone(), instance.id());
+        let image = LeaseImage {
+            instance: Arc::new(instance),
+            evicted_at: context.now.wall,
+            ..lease.to_image()
+        };
+        let effect = if self.is_quarantined(&app, &id) {
+            OverrideEffect::Keep
+        } else {
+            OverrideEffect::Remove
+        };
+        Change {
+            hold_effect: self.hold_ends(&app, &id, context),
+            ..change_of(kind, image, effect, true)
+        }
+    }
+
+    /// What somebody hears who wants a quarantined instance back. Peers that do not know of it are not
+    /// told: they would try again for ever.
+    fn refused_by_quarantine(
+        &self,
+        app: &AppName,
+        id: &InstanceId,
+        context: &Context,
+    ) -> Option<Decision> {
+        let hold = self.hold_of(app, id)?;
+        if hold.kind != HoldKind::Quarantine {
+            return None;
+        }
+        Some(Decision::reply(if context.is_replication {
+            Reply::Done
+        } else {
+            Reply::Held(*hold)
+        }))
+    }
+
     /// `protocol.md` 5.4: each eviction is a cancel of its own.
     fn decide_eviction(&self, eviction: &Eviction, context: &Context) -> Decision {
         if !context.expiration_enabled {
@@ -445,7 +506,7 @@ impl Registry {
         let (leases, expired) = eviction::choose(self, eviction, context.now.mono);
         let changes: Vec<Change> = leases
             .iter()
-            .map(|lease| removal(ChangeKind::Evicted, lease, context))
+            .map(|lease| self.removal(ChangeKind::Evicted, lease, context))
             .collect();
         let reply = Reply::Evicted {
             evicted: changes.len(),
@@ -468,20 +529,7 @@ pub(super) fn reported_status(sent: &Instance, existing: Option<&Arc<Lease>>) ->
     }
 }
 
-fn removal(kind: ChangeKind, lease: &Lease, context: &Context) -> Change {
-    let mut instance = (**lease.instance()).clone();
-    instance.action_type = Some(ActionType::Deleted);
-    instance.last_updated_timestamp =
-        version::after(context.now.wall, instance.last_updated_timestamp);
-    let image = LeaseImage {
-        instance: Arc::new(instance),
-        evicted_at: context.now.wall,
-        ..lease.to_image()
-    };
-    change_of(kind, image, OverrideEffect::Remove, true)
-}
-
-fn change_of(
+pub(super) fn change_of(
     kind: ChangeKind,
     image: LeaseImage,
     override_effect: OverrideEffect,
@@ -493,11 +541,12 @@ fn change_of(
         kind,
         lease: Some(image),
         override_effect,
+        hold_effect: HoldEffect::Keep,
         visible,
     }
 }
 
-fn mark_modified(instance: &mut Instance, context: &Context) {
+pub(super) fn mark_modified(instance: &mut Instance, context: &Context) {
     instance.action_type = Some(ActionType::Modified);
     instance.last_updated_timestamp =
         version::after(context.now.wall, instance.last_updated_timestamp);

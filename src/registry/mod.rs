@@ -16,6 +16,7 @@ pub mod command;
 mod decide;
 pub mod delta;
 mod eviction;
+pub mod hold;
 pub mod instance;
 pub mod lease;
 pub mod rules;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use change::{ChangeKind, LeaseImage, OverrideEffect, Record};
+use hold::Hold;
 use lease::{Lease, LeaseClock};
 use rules::{OverrideScope, Rules};
 use status::Status;
@@ -50,6 +52,7 @@ pub struct Registry {
     rules: Arc<Rules>,
     apps: OrdMap<AppName, Application>,
     overrides: OrdMap<OverrideKey, Status>,
+    holds: OrdMap<(AppName, InstanceId), Hold>,
     vips: VipIndex,
     tombstones: Tombstones,
     /// Leases by status, in the order of [`Status::ALL`].
@@ -101,6 +104,7 @@ impl Registry {
             rules,
             apps: OrdMap::new(),
             overrides: OrdMap::new(),
+            holds: OrdMap::new(),
             vips: VipIndex::default(),
             tombstones: Tombstones::default(),
             statuses: [0; 5],
@@ -289,6 +293,7 @@ impl Registry {
                 self.overrides.remove(&key);
             }
         }
+        self.evolve_hold(change, record.at);
         let Some(image) = &change.lease else { return };
         if change.kind.removes() {
             self.remove(&change.app, &change.id, record.lsn, change.visible);

@@ -258,6 +258,7 @@ fn outcome_of(reply: Option<&Reply>, has_bad_override: bool) -> ItemOutcome {
             status: 409,
             entity: Some(lease.clone()),
         },
-        None => ItemOutcome::of(500),
+        // Replies to commands that no batch leads to.
+        Some(Reply::Held(_) | Reply::TooManyHolds) | None => ItemOutcome::of(500),
     }
 }

@@ -129,7 +129,11 @@ impl PeerTask {
             Err(error) => {
                 warn!(peer.url = %self.name, %error, "the sender to {} failed: {error}", self.name);
                 let now = self.context.clock.now().mono;
-                (Sender::new(None, self.context.recovered, now), Next::Wait(now.plus(1000)), None)
+                (
+                    Sender::new(None, self.context.recovered, now),
+                    Next::Wait(now.plus(1000)),
+                    None,
+                )
             }
         }
     }

@@ -16,7 +16,10 @@ use crate::store::{Checkpoint, CheckpointSource, StoreError, files};
 use crate::types::{Lsn, Millis};
 
 const MAGIC: [u8; 8] = *b"EURKCKPT";
+/// The version of a file without holds, which older versions of this program read too.
 const VERSION: u32 = 1;
+/// The version of a file with holds.
+const VERSION_HOLDS: u32 = 2;
 const HEADER_LEN: usize = 8 + 4 + 8 + 8 + 8 + 4;
 const BLOCK_HEAD_LEN: usize = 1 + 4 + 4;
 /// A block is closed once it holds this many bytes.
@@ -29,6 +32,7 @@ const PREFIX: &str = "checkpoint-";
 
 const LEASES: u8 = 1;
 const OVERRIDES: u8 = 2;
+const HOLDS: u8 = 3;
 const FOOTER: u8 = 0xff;
 
 /// Path of the checkpoint as of `lsn`.
@@ -99,14 +103,19 @@ fn write_file(path: &Path, source: CheckpointSource<'_>) -> Result<(), StoreErro
     };
     let mut header = Vec::with_capacity(HEADER_LEN);
     header.extend(MAGIC);
-    header.extend(VERSION.to_le_bytes());
+    let mut holds = source.holds.peekable();
+    let version = match holds.peek() {
+        Some(_) => VERSION_HOLDS,
+        None => VERSION,
+    };
+    header.extend(version.to_le_bytes());
     for number in [source.lsn.0, source.at.0, source.expected_clients] {
         header.extend(number.to_le_bytes());
     }
     header.extend(crc32fast::hash(&header).to_le_bytes());
     out.out.write_all(&header).map_err(failed)?;
 
-    let mut counts = [0u64; 2];
+    let mut counts = [0u64; 3];
     for lease in source.leases {
         out.entry(LEASES, &record::encode_lease(&lease)?)?;
         counts[0] += 1;
@@ -117,7 +126,12 @@ fn write_file(path: &Path, source: CheckpointSource<'_>) -> Result<(), StoreErro
         counts[1] += 1;
     }
     out.finish_block(OVERRIDES)?;
-    for count in counts {
+    for entry in holds {
+        out.entry(HOLDS, &record::encode_hold(&entry)?)?;
+        counts[2] += 1;
+    }
+    out.finish_block(HOLDS)?;
+    for count in &counts[..counted(version)] {
         out.block.extend(count.to_le_bytes());
     }
     out.finish_block(FOOTER)?;
@@ -126,6 +140,11 @@ fn write_file(path: &Path, source: CheckpointSource<'_>) -> Result<(), StoreErro
         .into_inner()
         .map_err(|error| failed(error.into_error()))?;
     file.sync_all().map_err(failed)
+}
+
+/// Kinds of entries that the footer of a file counts.
+fn counted(version: u32) -> usize {
+    if version >= VERSION_HOLDS { 3 } else { 2 }
 }
 
 struct BlockWriter<'a> {
@@ -226,7 +245,7 @@ impl Loader<'_> {
     }
 
     fn load(&mut self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
-        let mut checkpoint = self.header()?;
+        let (version, mut checkpoint) = self.header()?;
         if checkpoint.lsn != lsn {
             return Err(self.damaged(format!("it holds lsn {} under this name", checkpoint.lsn)));
         }
@@ -243,14 +262,24 @@ impl Loader<'_> {
                     checkpoint.overrides.push(entry);
                     Ok(())
                 })?,
+                HOLDS => self.entries(&block, |loader, entry| {
+                    let entry = record::decode_hold(entry, &mut loader.strings)?;
+                    checkpoint.holds.push(entry);
+                    Ok(())
+                })?,
                 FOOTER => break,
                 kind => return Err(self.damaged(format!("unknown block {kind}"))),
             }
         }
-        let mut expected = Vec::with_capacity(16);
-        for count in [checkpoint.leases.len(), checkpoint.overrides.len()] {
-            expected.extend((count as u64).to_le_bytes());
-        }
+        let counts = [
+            checkpoint.leases.len(),
+            checkpoint.overrides.len(),
+            checkpoint.holds.len(),
+        ];
+        let expected: Vec<u8> = counts[..counted(version)]
+            .iter()
+            .flat_map(|count| (*count as u64).to_le_bytes())
+            .collect();
         if block != expected {
             return Err(self.damaged("the footer counts other entries than there are"));
         }
@@ -261,7 +290,8 @@ impl Loader<'_> {
         }
     }
 
-    fn header(&mut self) -> Result<Checkpoint, StoreError> {
+    /// The version of the file, and what its header says.
+    fn header(&mut self) -> Result<(u32, Checkpoint), StoreError> {
         let mut header = [0; HEADER_LEN];
         self.fill(&mut header)?;
         let number = |at: usize| {
@@ -279,20 +309,22 @@ impl Loader<'_> {
                 .try_into()
                 .expect("four bytes within the header"),
         );
-        if version != VERSION {
+        if !(VERSION..=VERSION_HOLDS).contains(&version) {
             return Err(StoreError::NewerSchema {
                 what: self.path.display().to_string(),
                 found: version,
-                known: VERSION,
+                known: VERSION_HOLDS,
             });
         }
-        Ok(Checkpoint {
+        let checkpoint = Checkpoint {
             lsn: Lsn(number(12)),
             at: Millis(number(20)),
             leases: Vec::new(),
             overrides: Vec::new(),
+            holds: Vec::new(),
             expected_clients: number(28),
-        })
+        };
+        Ok((version, checkpoint))
     }
 
     /// Reads the next block and gives its kind.

@@ -25,6 +25,7 @@ fn written(leases: u64) -> (tempfile::TempDir, Vec<u8>) {
             expected_clients: 2,
             leases: &mut leases,
             overrides: &mut std::iter::empty(),
+            holds: &mut std::iter::empty(),
         },
     )
     .unwrap();
@@ -89,7 +90,7 @@ fn a_checkpoint_under_the_wrong_name_or_of_a_newer_version_is_not_taken() {
         error.to_string().contains("it holds lsn 9 under this name"),
         "{error}"
     );
-    bytes[8] = 2;
+    bytes[8] = 3;
     let sum = crc32fast::hash(&bytes[..HEADER_LEN - 4]).to_le_bytes();
     bytes[HEADER_LEN - 4..HEADER_LEN].copy_from_slice(&sum);
     fs::write(path(dir.path(), Lsn(9)), &bytes).unwrap();
@@ -98,8 +99,8 @@ fn a_checkpoint_under_the_wrong_name_or_of_a_newer_version_is_not_taken() {
         matches!(
             error,
             StoreError::NewerSchema {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ),

@@ -388,6 +388,7 @@ impl LogReader for MemReader {
             at: source.at,
             leases: source.leases.collect(),
             overrides: source.overrides.collect(),
+            holds: source.holds.collect(),
             expected_clients: source.expected_clients,
         };
         let mut content = self.side.content()?;

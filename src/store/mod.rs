@@ -38,6 +38,7 @@ mod sled_store;
 mod suite;
 pub mod testing;
 mod v1;
+mod v2;
 mod watermark;
 
 use std::fmt::Debug;
@@ -49,6 +50,7 @@ pub use error::StoreError;
 pub use mem_store::MemDisk;
 
 use crate::registry::change::{LeaseImage, Record};
+use crate::registry::hold::Hold;
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
@@ -190,6 +192,7 @@ pub struct Checkpoint {
     pub at: Millis,
     pub leases: Vec<CheckpointLease>,
     pub overrides: Vec<CheckpointOverride>,
+    pub holds: Vec<CheckpointHold>,
     /// Clients expected to renew, for the self-preservation threshold.
     pub expected_clients: u64,
 }
@@ -211,6 +214,14 @@ pub struct CheckpointOverride {
     pub app: Option<AppName>,
     pub id: InstanceId,
     pub status: Status,
+}
+
+/// One hold of a checkpoint, in force or released.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointHold {
+    pub app: AppName,
+    pub id: InstanceId,
+    pub hold: Hold,
 }
 
 /// What a trim did.
@@ -379,6 +390,7 @@ pub struct CheckpointSource<'a> {
     pub expected_clients: u64,
     pub leases: &'a mut dyn Iterator<Item = CheckpointLease>,
     pub overrides: &'a mut dyn Iterator<Item = CheckpointOverride>,
+    pub holds: &'a mut dyn Iterator<Item = CheckpointHold>,
 }
 
 /// Opens the store in `options.dir`, creating it if there is none: waits for the lock, mends what

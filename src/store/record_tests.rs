@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::registry::change::{Actor, Change, ChangeKind, LeaseImage, Origin, OverrideEffect};
+use crate::registry::hold::{Hold, HoldKind};
 use crate::registry::instance::{ActionType, DataCenter, Instance, LeaseTerms, Metadata, Port};
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
@@ -108,6 +109,23 @@ fn effect() -> impl Strategy<Value = OverrideEffect> {
     ]
 }
 
+fn hold() -> impl Strategy<Value = Hold> {
+    let kind = prop::sample::select(HoldKind::ALL.to_vec());
+    (kind, any::<(u64, u64, bool)>()).prop_map(|(kind, (until, at, is_released))| Hold {
+        kind,
+        until: Millis(until),
+        at: Millis(at),
+        is_released,
+    })
+}
+
+fn hold_effect() -> impl Strategy<Value = HoldEffect> {
+    prop_oneof![
+        2 => Just(HoldEffect::Keep),
+        1 => hold().prop_map(HoldEffect::Put),
+    ]
+}
+
 prop_compose! {
     fn any_record()(
         (lsn, at) in any::<(u64, u64)>(),
@@ -118,6 +136,7 @@ prop_compose! {
         kind in prop::sample::select(ChangeKind::ALL.to_vec()),
         lease in prop::option::of(image()),
         override_effect in effect(),
+        hold_effect in hold_effect(),
         visible in any::<bool>(),
     ) -> Record {
         Record {
@@ -128,7 +147,7 @@ prop_compose! {
             change: Change {
                 app,
                 id: InstanceId::from_shared(id),
-                kind, lease, override_effect, visible,
+                kind, lease, override_effect, hold_effect, visible,
             },
         }
     }
@@ -243,7 +262,7 @@ fn unknown_versions_are_called_newer_and_other_kinds_damaged() {
         Err(DecodeError::Newer {
             what: "schema",
             found: 9,
-            known: 1
+            known: 2
         })
     );
     assert!(matches!(with(0, 0), Err(DecodeError::Damaged(_))));
@@ -335,6 +354,7 @@ fn golden_records() -> Vec<(&'static str, Record)> {
             kind,
             lease,
             override_effect,
+            hold_effect: HoldEffect::Keep,
             visible,
         },
     };
@@ -441,6 +461,41 @@ fn the_bytes_of_format_one_never_change() {
         assert_eq!(back, *record, "decoding of {name}");
         assert_eq!(order(&back), order(record), "decoding of {name}");
     }
+}
+
+/// The bytes of what the second format added; see above.
+#[test]
+fn the_bytes_of_format_two_never_change() {
+    let golden = include_str!("../../tests/fixtures/store/v2/records.txt");
+    let hold = Hold {
+        kind: HoldKind::Quarantine,
+        until: Millis(1_700_000_900_000),
+        at: Millis(1_700_000_000_000),
+        is_released: false,
+    };
+    let released = Hold {
+        kind: HoldKind::Drain,
+        is_released: true,
+        ..hold
+    };
+    let mut written = String::new();
+    for (name, hold) in [("quarantined", hold), ("released", released)] {
+        let (_, mut record) = golden_records().swap_remove(0);
+        record.change.hold_effect = HoldEffect::Put(hold);
+        let bytes = encode(&record).unwrap();
+        assert_eq!(read(&bytes).unwrap(), record);
+        let _ = writeln!(written, "{name} {}", hex(&bytes));
+        let entry = CheckpointHold {
+            app: AppName::new("SHOP"),
+            id: InstanceId::new("host-1"),
+            hold,
+        };
+        let bytes = encode_hold(&entry).unwrap();
+        let back = decode_hold(&bytes, &mut Interner::default()).unwrap();
+        assert_eq!(back, entry);
+        let _ = writeln!(written, "{name}-hold {}", hex(&bytes));
+    }
+    assert_eq!(golden, written);
 }
 
 #[test]

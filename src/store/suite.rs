@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::registry::change::Record;
+use crate::registry::hold::{Hold, HoldKind};
 use crate::registry::status::Status;
 use crate::store::testing::{lease, options, registered};
 use crate::store::{
-    CheckpointLease, CheckpointOverride, CheckpointSource, Durability, LogReader, LogStore,
-    MemDisk, Opened, StoreError, StoreOptions,
+    CheckpointHold, CheckpointLease, CheckpointOverride, CheckpointSource, Durability, LogReader,
+    LogStore, MemDisk, Opened, StoreError, StoreOptions,
 };
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
@@ -78,6 +79,19 @@ pub(super) fn all(reader: &dyn LogReader) -> Vec<Arc<Record>> {
     }
 }
 
+fn hold() -> CheckpointHold {
+    CheckpointHold {
+        app: AppName::new("SHOP"),
+        id: InstanceId::new("host-1"),
+        hold: Hold {
+            kind: HoldKind::Quarantine,
+            until: Millis(9_000),
+            at: Millis(5_000),
+            is_released: false,
+        },
+    }
+}
+
 pub(super) fn checkpoint(reader: &dyn LogReader, lsn: u64, leases: u64) -> Result<(), StoreError> {
     let mut leases = (1..=leases).map(|number| CheckpointLease {
         app: AppName::new("SHOP"),
@@ -99,6 +113,7 @@ pub(super) fn checkpoint(reader: &dyn LogReader, lsn: u64, leases: u64) -> Resul
         expected_clients: 42,
         leases: &mut leases,
         overrides: &mut overrides,
+        holds: &mut std::iter::once(hold()),
     })
 }
 
@@ -284,6 +299,7 @@ pub(super) fn a_checkpoint_comes_back_with_everything<P: Place>() {
         .collect();
     assert_eq!(apps, [Some(AppName::new("SHOP")), None]);
     assert_eq!(found.overrides[0].status, Status::OutOfService);
+    assert_eq!(found.holds, [hold()]);
 }
 
 pub(super) fn a_checkpoint_is_neither_ahead_of_the_log_nor_behind_another<P: Place>() {

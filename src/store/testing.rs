@@ -4,7 +4,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::registry::change::{
-    Actor, Change, ChangeKind, LeaseImage, Origin, OverrideEffect, Record,
+    Actor, Change, ChangeKind, HoldEffect, LeaseImage, Origin, OverrideEffect, Record,
 };
 use crate::registry::instance::{
     ActionType, DEFAULT_DURATION_SECS, DataCenter, Instance, LeaseTerms, Metadata, Port,
@@ -327,6 +327,7 @@ pub fn registered(lsn: u64, at: u64) -> Record {
             kind: ChangeKind::Registered,
             lease: Some(lease("SHOP", &id)),
             override_effect: OverrideEffect::Keep,
+            hold_effect: HoldEffect::Keep,
             visible: true,
         },
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::registry::change::{
-    Actor, Change, ChangeKind, LeaseImage, Origin, OverrideEffect, Record,
+    Actor, Change, ChangeKind, HoldEffect, LeaseImage, Origin, OverrideEffect, Record,
 };
 use crate::registry::instance::{ActionType, DataCenter, Instance, LeaseTerms, Metadata, Port};
 use crate::registry::status::Status;
@@ -44,6 +44,8 @@ macro_rules! stored_enum {
         }
     };
 }
+
+pub(super) use stored_enum;
 
 stored_enum!(
     StatusV1,
@@ -217,6 +219,8 @@ impl<'a> From<&'a Record> for RecordV1<'a> {
             kind,
             lease,
             override_effect,
+            // Written by the next shape, if there is anything to write.
+            hold_effect: _,
             visible,
         } = change;
         Self {
@@ -273,6 +277,7 @@ impl RecordV1<'_> {
                     OverrideEffectV1::Set(status) => OverrideEffect::Set(status.into()),
                     OverrideEffectV1::Remove => OverrideEffect::Remove,
                 },
+                hold_effect: HoldEffect::Keep,
                 visible: self.visible,
             },
         }

@@ -3,6 +3,7 @@
 
 mod adopt;
 mod eviction;
+mod holds;
 mod leases;
 mod metadata;
 pub(crate) mod model;
@@ -46,6 +47,8 @@ pub(crate) enum Said {
     SenderIsNewer,
     Conflict,
     Evicted(usize, usize),
+    Held,
+    TooManyHolds,
 }
 
 impl From<&Reply> for Said {
@@ -56,6 +59,8 @@ impl From<&Reply> for Said {
             Reply::SenderIsNewer => Self::SenderIsNewer,
             Reply::Conflict(_) => Self::Conflict,
             Reply::Evicted { evicted, expired } => Self::Evicted(*evicted, *expired),
+            Reply::Held(_) => Self::Held,
+            Reply::TooManyHolds => Self::TooManyHolds,
         }
     }
 }
