@@ -7,8 +7,8 @@ use super::bind::Binder;
 use super::choice::{choice, words};
 use super::property::Origin;
 use crate::registry::rules::{
-    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion, Rules, SameStatusOverride,
-    StatusByRenewal, Thresholds, UnknownOverride,
+    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion, Rules,
+    SameStatusOverride, StatusByRenewal, Thresholds, UnknownOverride,
 };
 
 choice! {

@@ -129,7 +129,11 @@ impl PeerTask {
             Err(error) => {
                 warn!(peer.url = %self.name, %error, "the sender to {} failed: {error}", self.name);
                 let now = self.context.clock.now().mono;
-                (Sender::new(None, self.context.recovered, now), Next::Wait(now.plus(1000)), None)
+                (
+                    Sender::new(None, self.context.recovered, now),
+                    Next::Wait(now.plus(1000)),
+                    None,
+                )
             }
         }
     }
@@ -154,8 +158,10 @@ impl PeerTask {
         let answer = match sent {
             Ok(answer) => answer,
             Err(failure) => {
-                if failure == Failure::TimedOut {
-                    patience.exhausted();
+                match failure {
+                    Failure::TimedOut => patience.exhausted(),
+                    Failure::Connect(_) => patience.unreachable(),
+                    Failure::Broken(_) | Failure::SameId(_) | Failure::Status(_) => {}
                 }
                 return Exchanged::Outcome(Outcome::Failed(failure));
             }

@@ -7,25 +7,12 @@ use crate::types::Millis;
 #[derive(Debug)]
 pub(super) enum Flight {
     Probe,
-    Changes {
-        items: Vec<Item>,
-        told: Vec<Told>,
-    },
-    Owed {
-        items: Vec<Item>,
-    },
-    Renewals {
-        items: Vec<Item>,
-        cut: Cut,
-    },
-    Sweep {
-        items: Vec<Item>,
-        rest: Option<Key>,
-    },
+    Changes { items: Vec<Item>, told: Vec<Told> },
+    Owed { items: Vec<Item> },
+    Renewals { items: Vec<Item>, cut: Cut },
+    Sweep { items: Vec<Item>, rest: Option<Key> },
     Digests,
-    Compare {
-        last: Option<String>,
-    },
+    Compare { last: Option<String> },
 }
 
 impl Flight {
