@@ -305,14 +305,16 @@ impl World {
         let is_ours = link.sender.kind().is_ours();
         let origin = Origin::Peer(self.nodes[peer].name.clone());
         for effect in effects {
+            let registry = &self.nodes[node].published.registry;
             let commands = match effect {
                 Effect::Adopt(draft) => {
-                    exchange::adoption(*draft, is_ours, Overrides::Merged).expect("an instance")
+                    exchange::adoption(*draft, is_ours, Overrides::Merged, registry)
+                        .expect("an instance")
                 }
                 Effect::Repair {
                     found, overrides, ..
                 } => {
-                    let (commands, refused) = exchange::repairs(&found, overrides, wall);
+                    let (commands, refused) = exchange::repairs(&found, overrides, registry, wall);
                     assert_eq!(refused, 0, "instances that cannot be read");
                     commands
                 }
