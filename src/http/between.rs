@@ -2,6 +2,7 @@
 //! are theirs alone, so nothing here has to look like the original.
 
 use axum::body::Body;
+use bytes::Bytes;
 use hyper::StatusCode;
 
 use super::answer::{self, Answer};
@@ -33,22 +34,27 @@ impl Api {
             Err(refused) => return answer::empty(refused.0),
         };
         match what {
-            Between::Renewals => self.renewals(&body.bytes),
+            Between::Renewals => self.renewals(body.bytes).await,
             Between::Digest => self.digest(&body.bytes).await,
             Between::Compare => self.compare(head, &body.bytes).await,
         }
     }
 
     /// The places of the leases that are not here in that version, four bytes each.
-    fn renewals(&self, digest: &[u8]) -> Answer {
+    async fn renewals(&self, digest: Bytes) -> Answer {
         if !digest.len().is_multiple_of(8) {
             return answer::empty(StatusCode::BAD_REQUEST);
         }
-        let unknown = self
-            .fingerprints
-            .renew(&self.log.snapshot(), digest, |app, id| {
-                self.log.renew(app, id, Renewal::default(), true).ok()
-            });
+        let (log, fingerprints) = (self.log.clone(), self.fingerprints.clone());
+        // The first digest goes through the whole registry.
+        let unknown = tokio::task::spawn_blocking(move || {
+            fingerprints.renew(&log.snapshot(), &digest, |app, id| {
+                log.renew(app, id, Renewal::default(), true).ok()
+            })
+        });
+        let Ok(unknown) = unknown.await else {
+            return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
+        };
         let places: Vec<u8> = unknown
             .iter()
             .flat_map(|place| place.to_be_bytes())

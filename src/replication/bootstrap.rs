@@ -151,8 +151,9 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
     }
     let mut commands: Vec<Command> = Vec::new();
     let mut refused = list.refused;
+    let state = context.log.snapshot();
     for draft in list.drafts {
-        match adoption(draft, is_our_kind, Overrides::Whole) {
+        match adoption(draft, is_our_kind, Overrides::Whole, &state.registry) {
             Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,
         }

@@ -127,7 +127,8 @@ fn batch_outcome(sent: usize, body: &[u8], now: i64) -> Outcome {
     }
 }
 
-/// The commands that take over a peer's newer instance (`protocol.md` 7.5).
+/// The commands that take over a peer's newer instance (`protocol.md` 7.5); none if what a Java peer
+/// has is what was cancelled here meanwhile. Of our own kind's states the registry judges itself.
 ///
 /// # Errors
 /// Why it is no valid instance.
@@ -135,6 +136,7 @@ pub fn adoption(
     draft: Draft,
     is_our_kind: bool,
     overrides: Overrides,
+    registry: &Registry,
 ) -> Result<Vec<Command>, Refusal> {
     let app = draft.app.to_string();
     let registered = draft.lease_times.registration;
@@ -148,6 +150,11 @@ pub fn adoption(
         })]);
     }
     let (app, id) = (instance.app.clone(), instance.id());
+    let stone = registry.tombstone(&app, &id);
+    let dirty = instance.last_dirty_timestamp;
+    if stone.is_some_and(|stone| stone.is_cancelled && dirty <= stone.version.dirty) {
+        return Ok(Vec::new());
+    }
     let overridden = instance.overridden_status;
     let mut commands = vec![Command::Register(instance.into())];
     if overridden != Status::Unknown {
@@ -165,7 +172,12 @@ pub fn adoption(
 ///
 /// Where something happened to an instance after its registration, the lack of an override means that
 /// it was lifted; right after a registration that node may not have heard of it.
-pub fn repairs(found: &Compared, overrides: Overrides, now: i64) -> (Vec<Command>, usize) {
+pub fn repairs(
+    found: &Compared,
+    overrides: Overrides,
+    registry: &Registry,
+    now: i64,
+) -> (Vec<Command>, usize) {
     let mut commands: Vec<Command> = Vec::new();
     for (app, id, dirty, updated) in &found.cancelled {
         let version = Version {
@@ -192,7 +204,7 @@ pub fn repairs(found: &Compared, overrides: Overrides, now: i64) -> (Vec<Command
         } else {
             overrides
         };
-        match adoption(draft, true, overrides) {
+        match adoption(draft, true, overrides, registry) {
             Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,
         }

@@ -1,5 +1,8 @@
 //! How long the answer of one peer is waited for. A peer that is always late is given more time step by
 //! step: otherwise it would be asked the same again and again, and never be done.
+//!
+//! Only a peer that takes a connection and is late nevertheless is slow. One that a connection of before
+//! does not lead to any more may be cut off, and to wait long for it would only prolong that.
 
 use std::time::Duration;
 
@@ -12,6 +15,8 @@ pub struct Patience {
     least: Duration,
     most: Duration,
     now: Duration,
+    /// Whether the last request had no answer in time, so that the next one is on a new connection.
+    is_late: bool,
 }
 
 impl Patience {
@@ -21,6 +26,7 @@ impl Patience {
             least,
             most: MOST.max(least),
             now: least,
+            is_late: false,
         }
     }
 
@@ -31,11 +37,20 @@ impl Patience {
 
     /// There was no answer in time.
     pub fn exhausted(&mut self) {
-        self.now = (self.now * 2).min(self.most);
+        if self.is_late {
+            self.now = (self.now * 2).min(self.most);
+        }
+        self.is_late = true;
+    }
+
+    /// There was no connection.
+    pub fn unreachable(&mut self) {
+        *self = Self::new(self.least);
     }
 
     /// An answer took so long: a peer that is quick again is given less.
     pub fn answered_after(&mut self, took: Duration) {
+        self.is_late = false;
         if took < self.now / 4 {
             self.now = (self.now / 2).max(self.least);
         }
@@ -58,7 +73,7 @@ mod tests {
             patience.exhausted();
             tries += 1;
         }
-        assert_eq!(tries, 3);
+        assert_eq!(tries, 4);
         patience.answered_after(late);
         assert!(
             patience.timeout() > late,
@@ -67,6 +82,21 @@ mod tests {
         for _ in 0..5 {
             patience.answered_after(Duration::from_millis(3));
         }
+        assert_eq!(patience.timeout(), LEAST);
+    }
+
+    #[test]
+    fn a_peer_that_is_cut_off_is_not_waited_for_any_longer() {
+        let mut patience = Patience::new(LEAST);
+        for _ in 0..5 {
+            patience.exhausted();
+            assert_eq!(patience.timeout(), LEAST);
+            patience.unreachable();
+        }
+        patience.exhausted();
+        patience.exhausted();
+        assert_eq!(patience.timeout(), LEAST * 2);
+        patience.unreachable();
         assert_eq!(patience.timeout(), LEAST);
     }
 

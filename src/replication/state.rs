@@ -10,6 +10,8 @@ use crate::types::{Lsn, Millis};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerState {
     pub kind: Kind,
+    /// The node of our own kind that answered last.
+    pub node_id: Option<String>,
     /// Whether the last request was answered.
     pub is_reachable: bool,
     /// Wall time of the last answer, 0 if there was none.
@@ -46,11 +48,11 @@ impl PeerStates {
             .remove(url);
     }
 
-    /// Up to where the node with this id has heard of our changes; `None` if it is no peer.
+    /// Up to where the node with this id has heard of our changes, whether or not it can be reached at
+    /// present; `None` if it is no peer.
     pub fn told(&self, node_id: &str) -> Option<Lsn> {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it =
-            |state: &&PeerState| matches!(&state.kind, Kind::Ours { node_id: id } if id == node_id);
+        let is_it = |state: &&PeerState| state.node_id.as_deref() == Some(node_id);
         states.values().find(is_it).map(|state| state.cursor)
     }
 

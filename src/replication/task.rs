@@ -158,8 +158,10 @@ impl PeerTask {
         let answer = match sent {
             Ok(answer) => answer,
             Err(failure) => {
-                if failure == Failure::TimedOut {
-                    patience.exhausted();
+                match failure {
+                    Failure::TimedOut => patience.exhausted(),
+                    Failure::Connect(_) => patience.unreachable(),
+                    Failure::Broken(_) | Failure::SameId(_) | Failure::Status(_) => {}
                 }
                 return Exchanged::Outcome(Outcome::Failed(failure));
             }
@@ -267,7 +269,12 @@ impl PeerTask {
                         .states
                         .update(&self.name, |state| state.repaired += differed as u64);
                     let wall = i64::try_from(now.wall.0).unwrap_or(i64::MAX);
-                    let (commands, refused) = exchange::repairs(&found, overrides, wall);
+                    let (commands, refused) = exchange::repairs(
+                        &found,
+                        overrides,
+                        &self.context.log.snapshot().registry,
+                        wall,
+                    );
                     if refused > 0 {
                         warn!(peer.url = %self.name, refused, "{refused} instances of {} cannot be read", self.name);
                     }
@@ -285,7 +292,8 @@ impl PeerTask {
     /// Takes over a peer's newer instance (`protocol.md` 7.5).
     async fn adopt(&self, draft: Draft, is_our_kind: bool) {
         let app = draft.app.to_string();
-        match exchange::adoption(draft, is_our_kind, Overrides::Merged) {
+        let state = self.context.log.snapshot();
+        match exchange::adoption(draft, is_our_kind, Overrides::Merged, &state.registry) {
             Ok(commands) => self.submit(commands).await,
             Err(refusal) => warn!(
                 peer.url = %self.name, app.name = app, %refusal,
@@ -295,6 +303,9 @@ impl PeerTask {
     }
 
     async fn submit(&self, commands: Vec<Command>) {
+        if commands.is_empty() {
+            return;
+        }
         let request = Request {
             commands,
             origin: Origin::Peer(self.name.as_str().into()),
@@ -317,6 +328,11 @@ impl PeerTask {
         let lag_ms = oldest.map_or(0, |record| now.since(record.at));
         self.context.states.update(&self.name, |state| {
             state.kind = sender.kind().clone();
+            match sender.kind() {
+                Kind::Unknown => {}
+                Kind::Java => state.node_id = None,
+                Kind::Ours { node_id } => state.node_id = Some(node_id.clone()),
+            }
             state.cursor = cursor;
             state.lag_records = lag_records;
             state.lag_ms = if lag_records == 0 { 0 } else { lag_ms };

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::node::{Handled, Sick, SimNode, Waiting};
+use super::node::{CONNECT_TIMEOUT, Handled, Link, Sick, SimNode, Waiting};
 use super::trace::{heard, told};
 use super::world::{Event, World};
 use crate::registry::change::Origin;
 use crate::registry::command::Overrides;
-use crate::replication::exchange::{self, Reading};
+use crate::replication::exchange::{self, Message, Reading};
 use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
 
 impl World {
@@ -66,47 +66,61 @@ impl World {
                 }
                 self.note(|| format!("n{node} -> n{peer} #{request} {}", told(&ask)));
                 link.flight = Some((request, ask));
-                self.transmit(node, peer, request, message.path, message.body);
+                self.transmit((node, peer), request, &mut link, message);
             }
         }
         self.nodes[node].links.insert(peer, link);
     }
 
-    pub(super) fn transmit(
+    /// Puts a request on its way: over the connection that there is, or a new one.
+    fn transmit(
         &mut self,
-        from: usize,
-        to: usize,
+        (from, to): (usize, usize),
         request: u64,
-        path: &'static str,
-        body: Vec<u8>,
+        link: &mut Link,
+        message: Message,
     ) {
+        let is_up = self.nodes[to].is_up;
+        let is_cut = !self.is_calm && (self.blocked[from][to] || self.blocked[to][from]);
+        let fail = |failure| Event::Fail {
+            node: from,
+            peer: to,
+            request,
+            failure,
+        };
+        let Some(epoch) = link.connected_to else {
+            if is_up && !is_cut {
+                link.connected_to = Some(self.nodes[to].epoch);
+                return self.carry((from, to), request, link, message);
+            }
+            // Refused, if there is a machine that says so.
+            let is_refused = !is_cut && self.random.chance(50);
+            let after = if is_refused {
+                1
+            } else {
+                millis(CONNECT_TIMEOUT)
+            };
+            let failure = Failure::Connect("no connection".into());
+            return self.after(after, fail(failure));
+        };
+        if !is_cut && (!is_up || self.nodes[to].epoch != epoch) {
+            return self.after(1, fail(Failure::Broken("connection reset".into())));
+        }
+        self.carry((from, to), request, link, message);
+    }
+
+    fn carry(&mut self, (from, to): (usize, usize), request: u64, link: &Link, message: Message) {
         let timed_out = Event::Fail {
             node: from,
             peer: to,
             request,
             failure: Failure::TimedOut,
         };
-        let link = self.nodes[from].links.get(&to);
-        let timeout = link.map_or(0, |link| link.patience.timeout().as_millis());
-        self.after(u64::try_from(timeout).expect("a time"), timed_out);
-        if !self.nodes[to].is_up {
-            if self.random.chance(50) {
-                let failure = Failure::Connect("refused".into());
-                self.after(
-                    1,
-                    Event::Fail {
-                        node: from,
-                        peer: to,
-                        request,
-                        failure,
-                    },
-                );
-            }
+        self.after(millis(link.patience.timeout()), timed_out);
+        if self.is_lost(from, to, (from, to), request) {
             return;
         }
-        if self.is_lost(from, to) {
-            return;
-        }
+        let (path, body) = (message.path, message.body);
         if !self.is_calm && self.random.chance(self.setup.twice) {
             let late = self.delay() + self.random.within(0, 5000);
             let body = body.clone();
@@ -134,8 +148,30 @@ impl World {
         );
     }
 
-    pub(super) fn is_lost(&mut self, from: usize, to: usize) -> bool {
-        !self.is_calm && (self.blocked[from][to] || self.random.chance(self.setup.loss))
+    /// Whether a message on its way `from` one node `to` another gets lost. If it is not because the
+    /// nodes are cut off from each other, the connection breaks, which the asking one notices.
+    fn is_lost(&mut self, from: usize, to: usize, asking: (usize, usize), request: u64) -> bool {
+        if self.is_calm {
+            return false;
+        }
+        if self.blocked[from][to] {
+            return true;
+        }
+        let is_lost = self.random.chance(self.setup.loss);
+        if is_lost {
+            let (node, peer) = asking;
+            let noticed = self.random.within(1, 20);
+            self.after(
+                noticed,
+                Event::Fail {
+                    node,
+                    peer,
+                    request,
+                    failure: Failure::Broken("connection reset".into()),
+                },
+            );
+        }
+        is_lost
     }
 
     pub(super) fn delay(&mut self) -> u64 {
@@ -179,7 +215,7 @@ impl World {
         status: u16,
         body: Vec<u8>,
     ) {
-        if self.is_lost(node, to) {
+        if self.is_lost(node, to, (to, node), request) {
             return;
         }
         let kind = if self.nodes[to].is_java {
@@ -243,8 +279,12 @@ impl World {
         };
         let outcome = outcome(&ask);
         match &outcome {
-            Outcome::Failed(Failure::TimedOut) => link.patience.exhausted(),
-            Outcome::Failed(Failure::Connect(_)) => {}
+            Outcome::Failed(Failure::TimedOut) => {
+                link.patience.exhausted();
+                link.connected_to = None;
+            }
+            Outcome::Failed(Failure::Connect(_)) => link.patience.unreachable(),
+            Outcome::Failed(Failure::Broken(_)) => link.connected_to = None,
             _ => {
                 let took = link.last_sent.map_or(0, |at| self.time - at);
                 link.patience.answered_after(Duration::from_millis(took));
@@ -265,14 +305,16 @@ impl World {
         let is_ours = link.sender.kind().is_ours();
         let origin = Origin::Peer(self.nodes[peer].name.clone());
         for effect in effects {
+            let registry = &self.nodes[node].published.registry;
             let commands = match effect {
                 Effect::Adopt(draft) => {
-                    exchange::adoption(*draft, is_ours, Overrides::Merged).expect("an instance")
+                    exchange::adoption(*draft, is_ours, Overrides::Merged, registry)
+                        .expect("an instance")
                 }
                 Effect::Repair {
                     found, overrides, ..
                 } => {
-                    let (commands, refused) = exchange::repairs(&found, overrides, wall);
+                    let (commands, refused) = exchange::repairs(&found, overrides, registry, wall);
                     assert_eq!(refused, 0, "instances that cannot be read");
                     commands
                 }
@@ -288,4 +330,8 @@ impl World {
         }
         self.step(node, peer);
     }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).expect("a time")
 }

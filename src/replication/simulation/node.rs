@@ -31,6 +31,8 @@ const WINDOW: usize = 400;
 
 /// How long a sender waits for an answer at first (connect and read time-out).
 const TIMEOUT: Duration = Duration::from_millis(400);
+/// How long it waits for a connection.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How a node is out of order as others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(super) enum Sick {
 pub(super) struct Link {
     pub(super) sender: Sender,
     pub(super) patience: Patience,
+    /// The life of the peer that the connection leads to.
+    pub(super) connected_to: Option<u32>,
     pub(super) flight: Option<(u64, Ask)>,
     /// When it is woken next; earlier wake-ups that are still planned are void.
     pub(super) wake_at: u64,
@@ -183,6 +187,7 @@ impl SimNode {
         let link = Link {
             sender: Sender::new(cursor, self.recovered, self.now(time).mono),
             patience: Patience::new(TIMEOUT),
+            connected_to: None,
             flight: None,
             wake_at: time,
             last_sent: None,
