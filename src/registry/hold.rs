@@ -94,7 +94,8 @@ impl Registry {
         self.known_hold(app, id).filter(|hold| hold.is_active())
     }
 
-    fn known_hold(&self, app: &AppName, id: &InstanceId) -> Option<&Hold> {
+    /// What is known of holds of an instance, be it that one was released.
+    pub fn known_hold(&self, app: &AppName, id: &InstanceId) -> Option<&Hold> {
         if self.holds.is_empty() {
             return None;
         }
@@ -133,7 +134,12 @@ impl Registry {
         let known = self.known_hold(app, id);
         let mut hold = *told;
         if context.is_replication {
-            if known.is_some_and(|known| !hold.is_later_than(known)) {
+            let is_news = known.map_or(
+                // Of what is over anyway nobody needs to know that it was released.
+                !hold.is_released || hold.until > context.now.wall,
+                |known| hold.is_later_than(known),
+            );
+            if !is_news {
                 return Decision::reply(Reply::Done);
             }
         } else {

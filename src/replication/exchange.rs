@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use super::holds;
 use super::inbound::Compared;
 use super::outbound::Item;
 use super::reconcile::{self, Comparison, Digests};
@@ -178,7 +179,8 @@ pub fn repairs(
     registry: &Registry,
     now: i64,
 ) -> (Vec<Command>, usize) {
-    let mut commands: Vec<Command> = Vec::new();
+    // Holds first: they decide what becomes of the states behind them.
+    let mut commands = holds::news(registry, &found.holds);
     for (app, id, dirty, updated) in &found.cancelled {
         let version = Version {
             dirty: *dirty,

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::holds::{self, Told};
 use super::reconcile::{self, Comparison, Repairs};
 use crate::cache::view_of;
 use crate::changelog::Published;
@@ -29,12 +30,19 @@ pub struct Compared {
     pub newer_count: usize,
     /// What the asked side cancelled because the asking one had.
     pub cancelled_here: usize,
+    /// What the asked side knows of holds, if it was asked.
+    #[serde(default)]
+    pub holds: Vec<Told>,
 }
 
 impl Compared {
     /// Instances that differed.
     pub fn len(&self) -> usize {
-        self.wanted.len() + self.cancelled.len() + self.newer_count + self.cancelled_here
+        self.wanted.len()
+            + self.cancelled.len()
+            + self.newer_count
+            + self.cancelled_here
+            + self.holds.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -148,16 +156,22 @@ pub fn compare(
             repairs.wanted.clear();
         }
     }
-    let answer = answer(state, &repairs, own_id, repairs.cancelled_there.len());
-    let commands = repairs
+    let mut answer = answer(state, &repairs, own_id, repairs.cancelled_there.len());
+    // Holds first: they decide what becomes of the states behind them.
+    let mut commands = Vec::new();
+    if let Some(theirs) = &question.holds {
+        commands = holds::news(&state.registry, theirs);
+        answer.holds = holds::all(&state.registry);
+    }
+    let cancels = repairs
         .cancelled_there
         .into_iter()
         .map(|(app, id, version)| Command::Cancel {
             app,
             id,
             version: Some(version),
-        })
-        .collect();
+        });
+    commands.extend(cancels);
     (answer, commands)
 }
 
@@ -184,6 +198,7 @@ fn answer(state: &Published, repairs: &Repairs, own_id: &str, cancelled_here: us
         newer: list_of(state, &repairs.ours_newer, own_id),
         newer_count: repairs.ours_newer.len(),
         cancelled_here,
+        holds: Vec::new(),
     }
 }
 

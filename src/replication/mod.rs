@@ -18,6 +18,7 @@ mod dns;
 #[cfg(test)]
 mod dns_server;
 pub mod exchange;
+pub mod holds;
 pub mod inbound;
 mod membership;
 pub mod outbound;

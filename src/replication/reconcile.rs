@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
+use super::holds::{self, Told};
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
 use crate::registry::{Application, Registry, Tombstone};
@@ -69,10 +70,11 @@ pub struct Digests {
 
 impl Digests {
     pub fn of(registry: &Registry) -> Self {
-        let apps: BTreeMap<String, u64> = registry
+        let mut apps: BTreeMap<String, u64> = registry
             .apps()
             .map(|(name, app)| (name.to_string(), app_digest(app)))
             .collect();
+        apps.extend(holds::digest(registry).map(|digest| (holds::NAME.to_owned(), digest)));
         let mut hasher = SipHasher13::new();
         for (name, digest) in &apps {
             write_text(&mut hasher, name);
@@ -138,6 +140,9 @@ pub struct AppView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comparison {
     pub apps: BTreeMap<String, AppView>,
+    /// What is known of holds, where they differ.
+    #[serde(default)]
+    pub holds: Option<Vec<Told>>,
 }
 
 impl Comparison {
@@ -145,9 +150,14 @@ impl Comparison {
     pub fn of(registry: &Registry, names: &[String]) -> Self {
         let apps = names
             .iter()
+            .filter(|name| *name != holds::NAME)
             .map(|name| (name.clone(), view_of(registry, name)))
             .collect();
-        Self { apps }
+        let holds = names
+            .iter()
+            .any(|name| name == holds::NAME)
+            .then(|| holds::all(registry));
+        Self { apps, holds }
     }
 }
 

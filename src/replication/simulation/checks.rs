@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use super::clients::{Client, Life};
 use super::world::World;
 use crate::registry::Registry;
+use crate::registry::hold::{Hold, HoldKind};
+use crate::registry::status::Status;
 use crate::registry::version::Version;
 
 /// What nodes have to agree on of one instance.
@@ -39,6 +41,7 @@ impl World {
             node.published.registry.check()?;
         }
         self.check_agreement()?;
+        self.check_holds()?;
         self.check_senders()?;
         for client in &self.clients.all {
             self.check_client(client)?;
@@ -65,6 +68,37 @@ impl World {
             }
             if registry.hash_code() != first.hash_code() {
                 return Err(format!("hash codes of n0 and {} differ", node.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Our nodes know the same holds, and none shows a quarantined instance as UP.
+    fn check_holds(&self) -> Result<(), String> {
+        let in_force = |registry: &Registry| -> Vec<(String, Hold)> {
+            registry
+                .holds()
+                .filter(|(.., hold)| hold.is_active())
+                .map(|(_, id, hold)| (id.to_string(), *hold))
+                .collect()
+        };
+        let expected = in_force(&self.nodes[0].published.registry);
+        for node in &self.nodes[..self.setup.nodes] {
+            let registry = &node.published.registry;
+            let found = in_force(registry);
+            if found != expected {
+                return Err(format!(
+                    "n0 holds {expected:?} and {} holds {found:?}",
+                    node.name
+                ));
+            }
+            for (app, id, hold) in registry.holds() {
+                let is_quarantined = hold.is_active() && hold.kind == HoldKind::Quarantine;
+                let lease = registry.lease(app.as_str(), id.as_str());
+                let is_up = lease.is_some_and(|lease| lease.instance().status == Status::Up);
+                if is_quarantined && is_up {
+                    return Err(format!("{id} is quarantined and UP at {}", node.name));
+                }
             }
         }
         Ok(())
@@ -162,6 +196,7 @@ impl World {
             && client.cancels == 0
             && client.unanswered == 0
             && !client.had_metadata
+            && !client.had_hold
             && !self.setup.expires
             && self.setup.java_nodes == 0;
         let Some(last) = client.words.iter().max_by_key(|word| word.version) else {

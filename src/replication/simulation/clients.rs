@@ -9,10 +9,11 @@ use super::random::Random;
 use super::world::{Event, Setup, World};
 use crate::registry::change::Origin;
 use crate::registry::command::{Command, Renewal, Reply};
+use crate::registry::hold::{Hold, HoldKind};
 use crate::registry::instance::{DataCenter, Instance, LeaseTerms, Metadata, Port};
 use crate::registry::status::Status;
 use crate::registry::version::Version;
-use crate::types::{AppName, InstanceId};
+use crate::types::{AppName, InstanceId, Millis};
 
 /// Lease duration of every client, seconds.
 pub(super) const LEASE_SECS: i32 = 30;
@@ -67,6 +68,8 @@ pub(super) struct Client {
     pub(super) words: Vec<Word>,
     /// Operators who got no answer.
     pub(super) unanswered: u32,
+    /// Somebody drained or quarantined it at any time.
+    pub(super) had_hold: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,7 @@ enum What {
     Beat,
     Cancel,
     Override(Option<Status>),
+    Hold,
     Metadata,
 }
 
@@ -113,6 +117,7 @@ impl Clients {
                 had_metadata: false,
                 words: Vec::new(),
                 unanswered: 0,
+                had_hold: false,
             })
             .collect();
         Self {
@@ -202,7 +207,7 @@ impl World {
                 };
                 self.request(home, number, what, command, &Origin::Client);
             }
-            What::Override(_) | What::Metadata => {}
+            What::Override(_) | What::Hold | What::Metadata => {}
         }
     }
 
@@ -432,6 +437,23 @@ impl World {
                         dirty: None,
                     },
                 )
+            }
+            75..85 if node < self.setup.nodes => {
+                client.had_hold = true;
+                let kind = if dice < 79 {
+                    HoldKind::Drain
+                } else {
+                    HoldKind::Quarantine
+                };
+                // Longer than any simulation: nobody ends them by a timer here.
+                let hold = Hold {
+                    kind,
+                    until: Millis(START + 86_400_000),
+                    at: Millis::ZERO,
+                    is_released: self.random.chance(40),
+                };
+                let (app, id) = (app.clone(), id.clone());
+                (What::Hold, Command::Hold { app, id, hold })
             }
             _ => {
                 client.has_metadata = true;
