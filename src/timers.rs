@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Eviction, Reply};
+use crate::registry::hold::HoldKind;
 use crate::registry::self_preservation;
 use crate::types::{Lsn, Millis};
 
@@ -24,6 +25,8 @@ const RENEWAL_BUCKET: Duration = Duration::from_mins(1);
 const TRIM_LOG: Duration = Duration::from_mins(1);
 /// How often the store is told that the node lives, and a failed one is tried again.
 const TICK: Duration = Duration::from_secs(1);
+/// How often drains and quarantines are looked at.
+const END_HOLDS: Duration = Duration::from_secs(1);
 /// How often the need of a checkpoint is looked at.
 const CHECKPOINT_LOOK: Duration = Duration::from_secs(1);
 /// How often expired cache entries are let go.
@@ -58,6 +61,7 @@ impl Timers {
             self.commit_every.map_or(TICK, |period| period.min(TICK)),
             Job::Tick,
         );
+        every(END_HOLDS, Job::EndHolds);
         every(CACHE_UPKEEP, Job::KeepCache);
         if self.config.cache.read_only_level {
             every(self.config.cache.update_interval, Job::RefreshReadOnly);
@@ -82,6 +86,7 @@ impl Timers {
                 self.log.maintain(Maintenance::TrimLog { floor }).await;
             }
             Job::Tick => self.log.maintain(Maintenance::Tick).await,
+            Job::EndHolds => self.end_holds().await,
             Job::KeepCache => {
                 let cache = self.cache.clone();
                 let _ = tokio::task::spawn_blocking(move || cache.run_pending_tasks()).await;
@@ -105,6 +110,37 @@ impl Timers {
             instances = state.registry.len(),
             "renewal threshold is {threshold} per minute"
         );
+    }
+
+    /// Carries out the end of drains and quarantines whose time is over. What is not done now, because
+    /// the store does not take changes or there are too many, is due again at the next look.
+    async fn end_holds(&self) {
+        let now = self.clock.now().wall;
+        for (kind, reason) in [
+            (HoldKind::Drain, "the drain is over"),
+            (HoldKind::Quarantine, "the quarantine is over"),
+        ] {
+            let is_due = self
+                .log
+                .published()
+                .registry
+                .holds()
+                .any(|(.., hold)| hold.is_active() && hold.kind == kind && hold.until <= now);
+            if !is_due {
+                continue;
+            }
+            let request = Request {
+                commands: vec![Command::EndHolds(kind)],
+                origin: Origin::Timer,
+                actor: Actor {
+                    reason: Some(reason.into()),
+                    ..Actor::default()
+                },
+            };
+            if let Err(why) = self.log.submit(request).await {
+                warn!(reason = %why, "{reason}, but that was not carried out: {why}");
+            }
+        }
     }
 
     /// One eviction run, `late_ms` after its time.
@@ -139,6 +175,7 @@ enum Job {
     TrimDelta,
     TrimLog,
     Tick,
+    EndHolds,
     KeepCache,
     RefreshReadOnly,
 }

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::times::At;
-use crate::registry::change::{ChangeKind, LeaseImage, Origin, OverrideEffect, Record};
+use crate::registry::change::{
+    Change, ChangeKind, HoldEffect, LeaseImage, Origin, OverrideEffect, Record,
+};
+use crate::registry::hold::HoldKind;
 use crate::registry::instance::{DataCenter, Instance, Metadata, Port};
 use crate::registry::status::Status;
 use crate::types::Lsn;
@@ -19,7 +22,7 @@ pub struct Entry {
     /// Position in the log of the node that tells it.
     pub lsn: Lsn,
     pub at: At,
-    /// See [`kind_word`].
+    /// See [`word`].
     pub kind: Cow<'static, str>,
     pub app: String,
     pub instance: String,
@@ -33,6 +36,9 @@ pub struct Entry {
     /// The lease after the change, or as it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseFacts>,
+    /// The drain or quarantine that the change began or ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldFacts>,
 }
 
 /// Who asked for a change, as far as it is known.
@@ -52,6 +58,16 @@ pub struct FieldChange {
     pub after: Value,
 }
 
+/// A drain or quarantine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldFacts {
+    /// `drain` or `quarantine`.
+    pub kind: Cow<'static, str>,
+    /// When it ends, or would have ended.
+    pub until: At,
+    pub released: bool,
+}
+
 /// What matters of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseFacts {
@@ -64,7 +80,44 @@ pub struct LeaseFacts {
     pub duration_ms: u64,
 }
 
-/// The word of a kind in queries and answers: one without spaces.
+/// The words of all changes, as [`word`] says them.
+pub const WORDS: [&str; 13] = [
+    "registered",
+    "re-registered",
+    "override-set",
+    "override-lifted",
+    "override-stored",
+    "override-forgotten",
+    "status-restored",
+    "metadata-updated",
+    "cancelled",
+    "evicted",
+    "drained",
+    "quarantined",
+    "released",
+];
+
+/// What happened, in the words of queries and answers: the kind, unless an operator's hold says more.
+pub fn word(change: &Change) -> &'static str {
+    match (change.kind, change.hold_effect) {
+        (ChangeKind::OverrideSet, HoldEffect::Put(hold)) if hold.is_active() => match hold.kind {
+            HoldKind::Drain => "drained",
+            HoldKind::Quarantine => "quarantined",
+        },
+        (ChangeKind::OverrideLifted, HoldEffect::Put(_)) => "released",
+        (kind, _) => kind_word(kind),
+    }
+}
+
+/// The reason of a change that gave none.
+fn own_reason(change: &Change) -> &'static str {
+    match change.hold_effect {
+        HoldEffect::Put(_) if !change.kind.removes() => word(change),
+        _ => change.kind.as_str(),
+    }
+}
+
+/// The word of a kind: one without spaces.
 pub fn kind_word(kind: ChangeKind) -> &'static str {
     match kind {
         ChangeKind::Registered => "registered",
@@ -85,11 +138,6 @@ pub fn parse_kind(word: &str) -> Option<ChangeKind> {
     ChangeKind::ALL
         .into_iter()
         .find(|kind| kind_word(*kind) == word)
-}
-
-/// All words of kinds, for messages.
-pub fn kind_words() -> String {
-    ChangeKind::ALL.map(kind_word).join(", ")
 }
 
 /// What is known of an instance before a change.
@@ -151,7 +199,7 @@ impl Entry {
         Self {
             lsn: record.lsn,
             at: At(record.at),
-            kind: Cow::Borrowed(kind_word(change.kind)),
+            kind: Cow::Borrowed(word(change)),
             app: change.app.as_str().to_owned(),
             instance: change.id.as_str().to_owned(),
             reason: reason(record).to_owned(),
@@ -172,6 +220,14 @@ impl Entry {
                 renewal_age_ms: record.at.since(lease.renewed_at),
                 duration_ms: lease.duration_ms,
             }),
+            hold: match change.hold_effect {
+                HoldEffect::Keep => None,
+                HoldEffect::Put(hold) => Some(HoldFacts {
+                    kind: Cow::Borrowed(hold.kind.as_str()),
+                    until: At(hold.until),
+                    released: hold.is_released,
+                }),
+            },
         }
     }
 }
@@ -182,7 +238,7 @@ pub fn reason(record: &Record) -> &str {
         .actor
         .reason
         .as_deref()
-        .unwrap_or(record.change.kind.as_str())
+        .unwrap_or(own_reason(&record.change))
 }
 
 fn changes(record: &Record, before: Before<'_>) -> BTreeMap<String, FieldChange> {

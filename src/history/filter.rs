@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 
-use super::entry::{kind_words, parse_kind, reason};
+use super::entry::{WORDS, reason, word};
 use super::times::{self, BadTime};
-use crate::registry::change::{ChangeKind, Origin, Record};
+use crate::registry::change::{Origin, Record};
 use crate::types::{AppName, InstanceId, Millis};
 
 /// Longest text of a filter, bytes: more cannot match anything that is kept.
@@ -24,8 +24,8 @@ pub struct Filter {
     pub from: Option<Millis>,
     /// Wall time before which the change must have happened.
     pub to: Option<Millis>,
-    /// Empty: every kind.
-    pub kinds: Vec<ChangeKind>,
+    /// Words of [`WORDS`]. Empty: every kind.
+    pub kinds: Vec<&'static str>,
     /// Part of the reason, lower case.
     pub reason: Option<String>,
     /// Part of the principal or the user agent, lower case.
@@ -103,9 +103,10 @@ impl Filter {
             "from" => self.from = Some(time(value)?),
             "to" => self.to = Some(time(value)?),
             "kind" => {
-                for word in list(name, value)? {
-                    self.kinds.push(parse_kind(word).ok_or_else(|| {
-                        BadFilter::new(name, format!("{word:?} is none of {}", kind_words()))
+                for asked in list(name, value)? {
+                    let known = WORDS.into_iter().find(|word| *word == asked);
+                    self.kinds.push(known.ok_or_else(|| {
+                        BadFilter::new(name, format!("{asked:?} is none of {}", WORDS.join(", ")))
                     })?);
                 }
             }
@@ -132,7 +133,7 @@ impl Filter {
             && self.instance.as_ref().is_none_or(|id| *id == change.id)
             && self.from.is_none_or(|from| record.at >= from)
             && self.to.is_none_or(|to| record.at < to)
-            && (self.kinds.is_empty() || self.kinds.contains(&change.kind))
+            && (self.kinds.is_empty() || self.kinds.contains(&word(change)))
             && self
                 .reason
                 .as_deref()

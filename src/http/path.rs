@@ -118,8 +118,10 @@ pub fn allowed(route: &Route<'_>) -> &'static [&'static str] {
         | Route::ServerStatus
         | Route::StatusOverrides => &["GET", "OPTIONS"],
         Route::Home | Route::LastN | Route::Actuator(_) => &["GET", "HEAD"],
-        Route::Own(Own::Drain { .. } | Own::Quarantine { .. }) => &["POST", "DELETE", "OPTIONS"],
-        Route::Own(Own::Overrides) => &["DELETE", "OPTIONS"],
+        Route::Own(Own::Drain { .. } | Own::Quarantine { .. }) => {
+            &["GET", "HEAD", "POST", "DELETE", "OPTIONS"]
+        }
+        Route::Own(Own::Overrides) => &["GET", "HEAD", "DELETE", "OPTIONS"],
         Route::Own(_) => &["GET", "HEAD", "OPTIONS"],
         Route::NotFound => &[],
     }

@@ -96,8 +96,8 @@ pub(super) fn actor(headers: &HeaderMap, address: IpAddr) -> Actor {
     }
 }
 
-/// A header's text, not longer than a record keeps.
-fn cut(text: &str) -> Arc<str> {
+/// A caller's text, not longer than a record keeps.
+pub(super) fn cut(text: &str) -> Arc<str> {
     let mut end = text.len().min(Actor::TEXT_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -2,6 +2,7 @@
 //! (design 6). Unlike the protocol's, errors here have a body that says what was wrong with what
 //! (RFC 9457): no Eureka client ever comes here.
 
+mod hold;
 mod problem;
 
 use std::borrow::Cow;
@@ -12,6 +13,7 @@ use hyper::{Method, StatusCode};
 use super::answer::{self, Answer};
 use super::path::Own;
 use super::{Api, Head};
+use crate::registry::hold::HoldKind;
 use problem::Problem;
 
 /// What a handler of our own gives.
@@ -69,9 +71,9 @@ impl Api {
             Own::Watch => Err(Problem::not_found()),
             Own::Changes => Err(Problem::not_found()),
             Own::Explain { .. } => Err(Problem::not_found()),
-            Own::Drain { .. } => Err(Problem::not_found()),
-            Own::Quarantine { .. } => Err(Problem::not_found()),
-            Own::Overrides => Err(Problem::not_found()),
+            Own::Drain { app, id } => self.hold(HoldKind::Drain, &app, &id, head).await,
+            Own::Quarantine { app, id } => self.hold(HoldKind::Quarantine, &app, &id, head).await,
+            Own::Overrides => self.overrides(head).await,
             Own::Node => Err(Problem::not_found()),
             Own::OpenApi => Err(Problem::not_found()),
         };
