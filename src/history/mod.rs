@@ -11,6 +11,8 @@ pub mod follow;
 pub mod horizon;
 pub mod index;
 pub mod query;
+#[cfg(test)]
+mod testing;
 pub mod times;
 
 pub use entry::{Before, Entry};

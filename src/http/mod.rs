@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::config::{
     BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
+use crate::history;
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
 use crate::replication::state::PeerStates;
@@ -60,6 +61,7 @@ pub struct Api {
     pub(crate) peers: Arc<PeerStates>,
     identity: HeaderValue,
     fingerprints: Arc<Fingerprints>,
+    past: own::Past,
     paths: PathRules,
     decoder: Dialect,
     negotiation: Dialect,
@@ -77,6 +79,14 @@ pub struct Peering {
     pub identity: Identity,
 }
 
+/// What the handlers know of the log's past.
+#[derive(Debug)]
+pub struct Remembered {
+    pub index: Arc<history::Index>,
+    /// Of the log: positions of another one mean nothing.
+    pub incarnation: String,
+}
+
 /// A request's head, in the words of the protocol.
 struct Head<'a> {
     method: &'a Method,
@@ -92,6 +102,7 @@ impl Api {
         cache: Arc<ResponseCache>,
         clock: Arc<dyn Clock>,
         peering: Peering,
+        remembered: Remembered,
     ) -> Self {
         let knobs = &config.compatibility;
         let paths = PathRules {
@@ -131,6 +142,7 @@ impl Api {
             identity: HeaderValue::from_str(&peering.identity.header())
                 .unwrap_or(HeaderValue::from_static("unknown")),
             fingerprints: Arc::default(),
+            past: own::Past::new(remembered, peering.identity.node_id),
             paths,
             decoder,
             negotiation,

@@ -45,8 +45,11 @@ mod tests {
     /// The value is part of the stored format.
     #[test]
     fn hashes_stay_what_they_are() {
-        assert_eq!(stable_hash("SHOP", Some("host-1")), 0);
-        assert_eq!(stable_hash("SHOP", None), 0);
+        assert_eq!(
+            stable_hash("SHOP", Some("host-1")),
+            13_259_883_935_099_136_723
+        );
+        assert_ne!(stable_hash("SHOP", None), stable_hash("SHOP", Some("")));
         assert_ne!(stable_hash("AB", Some("C")), stable_hash("A", Some("BC")));
     }
 }

@@ -282,7 +282,8 @@ impl Index {
         let fits = |growing: &Growing| {
             growing.first() == segment.first && growing.next() <= segment.last.next()
         };
-        let mut growing = match self.state_mut().growing.take() {
+        let before = self.state_mut().growing.take();
+        let mut growing = match before {
             Some(growing) if fits(&growing) => growing,
             other => {
                 if let Some(before) = other {

@@ -59,6 +59,9 @@ pub struct Walk {
     next: Option<Lsn>,
     /// The newest record when the walk began: what comes later is not its affair.
     newest: Lsn,
+    /// The oldest record when the walk began.
+    oldest: Lsn,
+    has_missed: bool,
     looked_at: u64,
     memory: Memory,
 }
@@ -82,10 +85,10 @@ struct Turn<'t> {
 impl Walk {
     /// A walk from the newest or the oldest record.
     pub fn new(reader: Arc<dyn LogReader>, index: Arc<Index>, question: Question) -> Self {
-        let newest = reader.last_lsn();
+        let (oldest, newest) = (reader.first_lsn(), reader.last_lsn());
         let start = match question.order {
             Order::Newest => newest,
-            Order::Oldest => reader.first_lsn(),
+            Order::Oldest => oldest,
         };
         Self {
             keys: keys(&index, &question.filter),
@@ -94,6 +97,8 @@ impl Walk {
             question,
             next: Some(start).filter(|start| *start != Lsn::ZERO),
             newest,
+            oldest,
+            has_missed: false,
             looked_at: 0,
             memory: Memory::default(),
         }
@@ -112,6 +117,11 @@ impl Walk {
     /// Where it would go on; `None` once there is nothing left.
     pub fn next(&self) -> Option<Lsn> {
         self.next
+    }
+
+    /// Whether records were dropped before the walk came to them.
+    pub fn has_missed(&self) -> bool {
+        self.has_missed
     }
 
     /// Records that have been looked at, for this question or to index them.
@@ -146,28 +156,34 @@ impl Walk {
     fn walk(&mut self, turn: &mut Turn<'_>) -> Result<(), StoreError> {
         while let Some(at) = self.next {
             let Some(segment) = self.segment_at(&turn.segments, at) else {
+                self.has_missed |= self.question.order == Order::Newest && at >= self.oldest;
                 self.next = None;
                 return Ok(());
             };
-            let flow = if self.may_hold(&segment) {
-                self.through(&segment, at, turn)
+            let begins_later = turn.segments.first().is_some_and(|first| at < first.first);
+            self.has_missed |= self.question.order == Order::Oldest && begins_later;
+            let is_passed_over = if self.may_hold(&segment) {
+                match self.through(&segment, at, turn) {
+                    Ok(Flow::Through) => false,
+                    Ok(Flow::Stopped(at)) => {
+                        self.next = Some(at);
+                        return Ok(());
+                    }
+                    Err(Stop::Trimmed) => {
+                        self.has_missed = true;
+                        true
+                    }
+                    Err(Stop::Spent) => return Ok(()),
+                    Err(Stop::Store(error)) => return Err(error),
+                }
             } else {
-                Err(Stop::Trimmed)
+                true
             };
-            match flow {
-                Ok(Flow::Through) => self.next = self.beyond(&segment),
-                Ok(Flow::Stopped(at)) => {
-                    self.next = Some(at);
-                    return Ok(());
-                }
-                Err(Stop::Trimmed) => {
-                    // Passed over: what came last of an instance is no longer known.
-                    self.memory.forget_latest();
-                    self.next = self.beyond(&segment);
-                }
-                Err(Stop::Spent) => return Ok(()),
-                Err(Stop::Store(error)) => return Err(error),
+            if is_passed_over {
+                // What came last of an instance is no longer known.
+                self.memory.forget_latest();
             }
+            self.next = self.beyond(&segment);
         }
         Ok(())
     }
