@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::config::{
     BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
+use crate::history;
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
 use crate::replication::reconcile::DigestCache;
@@ -62,6 +63,7 @@ pub struct Api {
     identity: HeaderValue,
     fingerprints: Arc<Fingerprints>,
     digests: Arc<DigestCache>,
+    past: own::Past,
     paths: PathRules,
     decoder: Dialect,
     negotiation: Dialect,
@@ -80,6 +82,14 @@ pub struct Peering {
     pub identity: Identity,
 }
 
+/// What the handlers know of the log's past.
+#[derive(Debug)]
+pub struct Remembered {
+    pub index: Arc<history::Index>,
+    /// Of the log: positions of another one mean nothing.
+    pub incarnation: String,
+}
+
 /// A request's head, in the words of the protocol.
 struct Head<'a> {
     method: &'a Method,
@@ -95,6 +105,7 @@ impl Api {
         cache: Arc<ResponseCache>,
         clock: Arc<dyn Clock>,
         peering: Peering,
+        remembered: Remembered,
     ) -> Self {
         let knobs = &config.compatibility;
         let paths = PathRules {
@@ -135,6 +146,7 @@ impl Api {
                 .unwrap_or(HeaderValue::from_static("unknown")),
             fingerprints: Arc::default(),
             digests: peering.digests,
+            past: own::Past::new(remembered, peering.identity.node_id),
             paths,
             decoder,
             negotiation,

@@ -2,7 +2,11 @@
 //! (design 6). Unlike the protocol's, errors here have a body that says what was wrong with what
 //! (RFC 9457): no Eureka client ever comes here.
 
+mod explain;
+mod history;
 mod hold;
+mod lines;
+mod node;
 mod problem;
 
 use std::borrow::Cow;
@@ -14,6 +18,7 @@ use super::answer::{self, Answer};
 use super::path::Own;
 use super::{Api, Head};
 use crate::registry::hold::HoldKind;
+pub(super) use history::Past;
 use problem::Problem;
 
 /// What a handler of our own gives.
@@ -65,16 +70,16 @@ impl Api {
             return answer::method_not_allowed(methods);
         }
         let answered: Answered = match own {
-            Own::History { .. } => Err(Problem::not_found()),
+            Own::History { app, id } => self.history(app.as_deref(), id.as_deref(), head).await,
             Own::Registry => Err(Problem::not_found()),
             Own::RegistryDiff => Err(Problem::not_found()),
             Own::Watch => Err(Problem::not_found()),
             Own::Changes => Err(Problem::not_found()),
-            Own::Explain { .. } => Err(Problem::not_found()),
+            Own::Explain { app, id } => self.explain(&app, &id, head).await,
             Own::Drain { app, id } => self.hold(HoldKind::Drain, &app, &id, head).await,
             Own::Quarantine { app, id } => self.hold(HoldKind::Quarantine, &app, &id, head).await,
             Own::Overrides => self.overrides(head).await,
-            Own::Node => Err(Problem::not_found()),
+            Own::Node => self.node().await,
             Own::OpenApi => Err(Problem::not_found()),
         };
         answered.unwrap_or_else(Problem::into_answer)

@@ -1,0 +1,204 @@
+//! What is said about instances in every state.
+
+use super::*;
+use crate::history::entry::{LeaseFacts, Who};
+
+const NOW: Millis = Millis(1_796_004_780_000);
+
+fn entry(kind: &'static str, origin: &'static str, ago_ms: u64) -> Entry {
+    Entry {
+        lsn: Lsn(7),
+        at: At(Millis(NOW.0 - ago_ms)),
+        kind: kind.into(),
+        app: "SHOP".into(),
+        instance: "a".into(),
+        reason: kind.replace('-', " "),
+        origin: origin.into(),
+        actor: Who {
+            address: Some("10.0.0.9".into()),
+            ..Who::default()
+        },
+        changes: std::collections::BTreeMap::new(),
+        lease: Some(LeaseFacts {
+            registered_at: At(Millis(NOW.0 - 500_000)),
+            renewed_at: At(Millis(NOW.0 - 200_000)),
+            renewal_age_ms: 95_000,
+            duration_ms: 90_000,
+        }),
+        hold: None,
+    }
+}
+
+fn lease(age_ms: u64) -> LeaseNow {
+    LeaseNow {
+        status: "UP".into(),
+        reported: "UP".into(),
+        registered_at: At(Millis(NOW.0 - 500_000)),
+        renewed_at: At(Millis(NOW.0 - age_ms)),
+        renewal_age_ms: age_ms,
+        duration_ms: 90_000,
+        remaining_ms: 90_000_u64.saturating_sub(age_ms),
+        grace_ms: 0,
+        renewal_interval_ms: 30_000,
+    }
+}
+
+fn known() -> Known {
+    Known {
+        app: "SHOP".into(),
+        instance: "a".into(),
+        now: NOW,
+        eviction_interval_ms: 60_000,
+        oldest: Some(Millis(NOW.0 - 3_600_000)),
+        ..Known::default()
+    }
+}
+
+#[test]
+fn an_instance_that_is_well() {
+    let told = explain(Known {
+        lease: Some(lease(12_000)),
+        entries: vec![entry("registered", "client", 500_000)],
+        ..known()
+    });
+    assert!(told.present);
+    assert_eq!(
+        told.summary,
+        [
+            "SHOP/a is registered with status UP since 2026-11-30T02:04:40.000Z (by a client at \
+             10.0.0.9).",
+            "It was renewed 12 s ago and its lease lasts 1 min 30 s: 1 min 18 s remain.",
+        ]
+    );
+    let next: Vec<_> = told.next.iter().map(|next| next.in_ms).collect();
+    assert_eq!(next, [18_000, 78_000, 138_000]);
+}
+
+#[test]
+fn an_instance_that_is_kept_by_self_preservation() {
+    let told = explain(Known {
+        lease: Some(lease(120_000)),
+        protection: Protection {
+            enabled: true,
+            active: true,
+            renewals_last_minute: 3,
+            renewals_threshold: 17,
+        },
+        ..known()
+    });
+    assert!(told.summary[1].ends_with("the lease is over."));
+    assert!(told.summary[2].contains("self-preservation is active: 3 renewals"));
+    assert!(told.next.is_empty(), "{:?}", told.next);
+}
+
+#[test]
+fn an_instance_that_expired() {
+    let told = explain(Known {
+        entries: vec![
+            entry("evicted", "timer", 60_000),
+            entry("registered", "client", 500_000),
+        ],
+        ..known()
+    });
+    assert!(!told.present);
+    assert_eq!(
+        told.summary,
+        [
+            "SHOP/a is not registered: it was evicted at 2026-11-30T02:12:00.000Z (its lease \
+             expired: the last renewal was 1 min 35 s old, the lease lasts 1 min 30 s)."
+        ]
+    );
+    assert_eq!(told.since, Some(At(Millis(NOW.0 - 60_000))));
+}
+
+#[test]
+fn an_instance_that_somebody_cancelled() {
+    let mut cancelled = entry("cancelled", "operator", 60_000);
+    cancelled.reason = "host is burning".into();
+    let told = explain(Known {
+        entries: vec![cancelled],
+        ..known()
+    });
+    assert!(
+        told.summary[0].ends_with("(by an operator at 10.0.0.9, reason: host is burning)."),
+        "{:?}",
+        told.summary
+    );
+}
+
+#[test]
+fn an_instance_that_nobody_knows() {
+    let told = explain(known());
+    assert_eq!(
+        told.summary,
+        [
+            "SHOP/a is not registered, and nothing is known of it in a log that goes back to \
+             2026-11-30T01:13:00.000Z."
+        ]
+    );
+}
+
+#[test]
+fn an_instance_that_is_drained_while_a_peer_is_away() {
+    let told = explain(Known {
+        lease: Some(LeaseNow {
+            status: "OUT_OF_SERVICE".into(),
+            ..lease(1_000)
+        }),
+        overridden: Some("OUT_OF_SERVICE".into()),
+        hold: Some(HoldFacts {
+            kind: "drain".into(),
+            until: At(NOW.plus(245_000)),
+            released: false,
+        }),
+        entries: vec![
+            Entry {
+                changes: [(
+                    "override".to_owned(),
+                    crate::history::entry::FieldChange {
+                        before: serde_json::Value::Null,
+                        after: "OUT_OF_SERVICE".into(),
+                    },
+                )]
+                .into(),
+                ..entry("drained", "operator", 5_000)
+            },
+            entry("registered", "client", 500_000),
+        ],
+        peers: vec![PeerNow {
+            peer: "http://b:8761/eureka/".into(),
+            reachable: false,
+            in_sync: false,
+            lag_records: 3,
+            cursor: Lsn(4),
+            error: Some("connection refused".into()),
+        }],
+        ..known()
+    });
+    assert_eq!(
+        told.summary[2..],
+        [
+            "An override makes it OUT_OF_SERVICE, set at 2026-11-30T02:12:55.000Z by an operator \
+             at 10.0.0.9; the instance itself reports UP.",
+            "It is being drained until 2026-11-30T02:17:05.000Z (4 min 5 s from now); it is \
+             cancelled then.",
+            "Peer http://b:8761/eureka/ cannot be reached and has not been told of the last change \
+             (connection refused).",
+        ]
+    );
+    assert_eq!(told.hold.unwrap().remaining_ms, 245_000);
+}
+
+#[test]
+fn spans_are_said_in_two_units() {
+    for (ms, said) in [
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (59_999, "59 s"),
+        (60_000, "1 min"),
+        (12_000_000, "3 h 20 min"),
+        (187_200_000, "2 d 4 h"),
+    ] {
+        assert_eq!(span(ms), said);
+    }
+}
