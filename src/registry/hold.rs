@@ -3,7 +3,7 @@
 //! A *drain* sends clients away now and cancels the instance when its time is over. A *quarantine* keeps
 //! an id from coming back UP until its time is over, whether or not it is there, whoever registers it.
 //! Both are overrides with an end: everything that reads overrides, Java peers among them, sees
-//! OUT_OF_SERVICE.
+//! `OUT_OF_SERVICE`.
 //!
 //! Nodes of our own kind exchange their holds. Of two about one instance the later word counts
 //! ([`Hold::is_later_than`]); a released one is remembered until its time would have been over anyway, so

@@ -187,6 +187,12 @@ class Eurekad(Node):
         return [*self.cluster.server, "--data-dir", str(self.data_dir), *self.own_args(),
                 f"--eurekad.durability={self.durability}", "--management.endpoint.health.show-details=always"]
 
+    def own(self, path, method="GET"):
+        """Asks one of the endpoints beyond the protocol."""
+        status, body = harness.fetch(f"http://{self.host}:{self.port}/{path}", method)
+        expect(status == 200, f"{method} /{path} at {self.name} answers {status}: {body[:300]}")
+        return json.loads(body)
+
     def empty(self):
         shutil.rmtree(self.data_dir, ignore_errors=True)
 

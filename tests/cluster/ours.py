@@ -366,5 +366,53 @@ def credentials(cluster):
     expect(str(link.port) in pages["status"] and str(link.port) in pages["log"], "the peer is shown without them")
 
 
+def holds(cluster):
+    """a quarantine of one node holds on all, through a partition and a restart; a drain ends on all"""
+    a, b = cluster.eurekads(2)
+    links = cluster.linked()
+    cluster.start()
+    for id_ in ("bad", "old", "free"):
+        a.register(instance("HELD", id_))
+    equal([a, b], CPU_S, ["HELD/bad", "HELD/old", "HELD/free"])
+    split_link = [links[a, b], links[b, a]]
+    for link in split_link:
+        link.set("cut")
+    a.own("quarantine/apps/HELD/bad?for=1h&reason=wrong%20answers", "POST")
+    a.own("quarantine/apps/HELD/free?for=1h", "POST")
+    a.own("quarantine/apps/HELD/unborn?for=1h", "POST")
+    a.own("drain/apps/HELD/old?for=20s", "POST")
+    for link in split_link:
+        link.set("fair")
+
+    def held_at(node, kind, id_):
+        url = f"http://{node.host}:{node.port}/{kind}/apps/HELD/{id_}"
+        return harness.fetch(url)[0] == 200
+
+    for id_ in ("bad", "free", "unborn"):
+        wait_for(lambda id_=id_: held_at(b, "quarantine", id_), HEALED_S + CPU_S, f"b knows of the quarantine of {id_}")
+    wait_for(lambda: held_at(b, "drain", "old"), HEALED_S + CPU_S, "b knows of the drain")
+    equal([a, b], CPU_S, ["HELD/bad", "HELD/old"])
+    expect(b.one("HELD", "bad")[0] == "OUT_OF_SERVICE", "what is quarantined at a is out of service at b")
+    # b holds it by itself, whatever its clients do, also after a crash
+    a.kill()
+    b.kill()
+    b.start()
+    b.cancel("HELD", "bad")
+    for id_ in ("bad", "unborn"):
+        b.register(instance("HELD", id_))
+        expect(b.one("HELD", id_)[0] == "OUT_OF_SERVICE", f"{id_} comes back UP at b")
+    expect(b.ask("apps/HELD/bad/status?value=UP", "PUT")[0] == 409, "an override UP is refused at b")
+    b.own("quarantine/apps/HELD/free", "DELETE")
+    wait_for(lambda: b.one("HELD", "old") is None, 60 + CPU_S, "b ends the drain although a is away")
+    a.start()
+    equal([a, b], CPU_S, ["HELD/bad", "HELD/unborn", "HELD/free"], ["HELD/old"])
+    wait_for(lambda: not held_at(a, "quarantine", "free"), HEALED_S + CPU_S, "a hears of the release")
+    equal([a, b], CPU_S, ["HELD/bad", "HELD/unborn", "HELD/free"], ["HELD/old"])
+    for node in (a, b):
+        seen = [node.one("HELD", id_)[0] for id_ in ("bad", "unborn", "free")]
+        expect(seen == ["OUT_OF_SERVICE", "OUT_OF_SERVICE", "UP"], f"{node.name} shows {seen}")
+    expect(not cluster.panics(), f"panics in {cluster.panics()}")
+
+
 SCENARIOS = [copy_before_reads, partition, catch_up, restart_all, bad_weather, slow_peer, double_id, noisy_client,
-             credentials]
+             credentials, holds]
