@@ -93,7 +93,7 @@ fn a_peer_that_missed_20000_changes_of_500_instances_is_told_of_each_instance_on
         let next = world.time + 20_000;
         world.run(next);
         assert_same(&world);
-        assert_eq!(world.items - before, INSTANCES as u64);
+        assert_eq!(world.items - before, INSTANCES as u64, "{java_nodes} Java");
     }
 }
 
