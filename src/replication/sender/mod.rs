@@ -8,6 +8,8 @@
 
 mod answers;
 mod flight;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
