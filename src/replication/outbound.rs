@@ -91,6 +91,9 @@ pub struct Backlog {
     is_our_kind: bool,
     /// The end of the stretch.
     pub upto: Lsn,
+    /// Whether what happens meanwhile is taken in: as long as nothing of it has arrived. Later that
+    /// would keep it from ever coming to an end.
+    pub is_open: bool,
 }
 
 /// An instance of a [`Backlog`] that is on its way.
@@ -111,6 +114,7 @@ impl Backlog {
             recovered,
             is_our_kind,
             upto: cursor,
+            is_open: true,
         }
     }
 
@@ -174,7 +178,7 @@ impl Backlog {
             let is_full = !items.is_empty() && items.len() + of_it.len() > at_most;
             let one = Told { key, happened };
             if is_full {
-                self.put_back(vec![one]);
+                self.push_front(one);
                 break;
             }
             items.extend(of_it);
@@ -183,12 +187,17 @@ impl Backlog {
         (items, told)
     }
 
-    /// What did not arrive comes first again.
+    /// What did not arrive comes first again, as it is when it is sent then.
     pub fn put_back(&mut self, told: Vec<Told>) {
-        for Told { key, happened } in told.into_iter().rev() {
-            self.happened.insert(key.clone(), happened);
-            self.order.push_front(key);
+        self.is_open = true;
+        for one in told.into_iter().rev() {
+            self.push_front(one);
         }
+    }
+
+    fn push_front(&mut self, Told { key, happened }: Told) {
+        self.happened.insert(key.clone(), happened);
+        self.order.push_front(key);
     }
 }
 

@@ -132,6 +132,9 @@ impl Sender {
     fn finish(&mut self, flight: Flight) -> Vec<Effect> {
         match flight {
             Flight::Changes { .. } => {
+                if let Some(backlog) = &mut self.backlog {
+                    backlog.is_open = false;
+                }
                 if let Some(backlog) = self.backlog.take_if(|backlog| backlog.is_empty()) {
                     self.advance(backlog.upto);
                 }

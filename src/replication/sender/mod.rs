@@ -8,6 +8,8 @@
 
 mod answers;
 mod flight;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -250,21 +252,12 @@ impl Sender {
 
     fn next_changes(&mut self, state: &Published, records: &mut impl Records) -> Option<Next> {
         loop {
-            if let Some(backlog) = &mut self.backlog {
-                let (items, told) = backlog.next_items(self.batch_max, &state.registry);
-                if !items.is_empty() {
-                    return Some(self.send(Flight::Changes { items, told }));
-                }
-                let upto = backlog.upto;
-                self.backlog = None;
-                self.advance(upto);
-            }
             let cursor = self.cursor.or(self.sweep.as_ref().map(|(upto, _)| *upto))?;
-            if cursor >= state.lsn() {
-                return None;
-            }
-            let mut backlog = Backlog::behind(cursor, self.recovered, self.kind.is_ours());
-            while backlog.upto < state.lsn() && backlog.size() < BACKLOG_MAX {
+            let mut backlog = self
+                .backlog
+                .take()
+                .unwrap_or_else(|| Backlog::behind(cursor, self.recovered, self.kind.is_ours()));
+            while backlog.is_open && backlog.upto < state.lsn() && backlog.size() < BACKLOG_MAX {
                 let Some(read) = records.since(backlog.upto.next()) else {
                     // The log does not reach back so far.
                     self.sweep_again();
@@ -275,10 +268,15 @@ impl Sender {
                 }
                 backlog.take_in(&read);
             }
+            let (items, told) = backlog.next_items(self.batch_max, &state.registry);
+            if !items.is_empty() {
+                self.backlog = Some(backlog);
+                return Some(self.send(Flight::Changes { items, told }));
+            }
             if backlog.upto == cursor {
                 return None;
             }
-            self.backlog = Some(backlog);
+            self.advance(backlog.upto);
         }
     }
 

@@ -11,6 +11,7 @@ mod clients;
 mod disk;
 mod network;
 mod node;
+mod partition;
 mod random;
 mod trace;
 mod weather;

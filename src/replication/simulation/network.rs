@@ -81,7 +81,7 @@ impl World {
         message: Message,
     ) {
         let is_up = self.nodes[to].is_up;
-        let is_cut = !self.is_calm && (self.blocked[from][to] || self.blocked[to][from]);
+        let is_cut = self.blocked[from][to] || self.blocked[to][from];
         let fail = |failure| Event::Fail {
             node: from,
             peer: to,
@@ -151,13 +151,10 @@ impl World {
     /// Whether a message on its way `from` one node `to` another gets lost. If it is not because the
     /// nodes are cut off from each other, the connection breaks, which the asking one notices.
     fn is_lost(&mut self, from: usize, to: usize, asking: (usize, usize), request: u64) -> bool {
-        if self.is_calm {
-            return false;
-        }
         if self.blocked[from][to] {
             return true;
         }
-        let is_lost = self.random.chance(self.setup.loss);
+        let is_lost = !self.is_calm && self.random.chance(self.setup.loss);
         if is_lost {
             let (node, peer) = asking;
             let noticed = self.random.within(1, 20);
