@@ -1,6 +1,7 @@
 //! eurekad: a persistent Eureka service registry.
 pub mod cache;
 pub mod changelog;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod http;
