@@ -4,6 +4,7 @@ pub mod changelog;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod history;
 pub mod http;
 pub mod node;
 pub mod own_instance;

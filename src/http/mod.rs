@@ -8,6 +8,7 @@ mod answer;
 mod batch;
 mod between;
 mod lease;
+mod own;
 mod pages;
 pub mod path;
 mod reads;
@@ -181,6 +182,7 @@ impl Api {
             Route::Between(what) => return self.between(what, head, methods, body).await,
             Route::LastN => return self.last_n(head, methods),
             Route::Actuator(below) => return self.actuator(&below, head, methods),
+            Route::Own(own) => return self.own(own, head, methods, body).await,
             _ => {}
         }
         let is_read =

@@ -37,6 +37,8 @@ pub enum Route<'a> {
     LastN,
     /// `/actuator` and below: the rest of the path.
     Actuator(String),
+    /// What only this server answers.
+    Own(Own<'a>),
     NotFound,
 }
 
@@ -46,6 +48,38 @@ pub enum Between {
     Renewals,
     Digest,
     Compare,
+}
+
+/// Questions and operations beyond the protocol, outside its prefixes (design 6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Own<'a> {
+    /// Of everything, of an application, or of one instance.
+    History {
+        app: Option<Cow<'a, str>>,
+        id: Option<Cow<'a, str>>,
+    },
+    /// The registry as of a moment.
+    Registry,
+    RegistryDiff,
+    Watch,
+    Changes,
+    Explain {
+        app: Cow<'a, str>,
+        id: Cow<'a, str>,
+    },
+    Drain {
+        app: Cow<'a, str>,
+        id: Cow<'a, str>,
+    },
+    Quarantine {
+        app: Cow<'a, str>,
+        id: Cow<'a, str>,
+    },
+    /// All overrides of an application at once.
+    Overrides,
+    /// The state of this node.
+    Node,
+    OpenApi,
 }
 
 /// How paths are read.
@@ -84,6 +118,9 @@ pub fn allowed(route: &Route<'_>) -> &'static [&'static str] {
         | Route::ServerStatus
         | Route::StatusOverrides => &["GET", "OPTIONS"],
         Route::Home | Route::LastN | Route::Actuator(_) => &["GET", "HEAD"],
+        Route::Own(Own::Drain { .. } | Own::Quarantine { .. }) => &["POST", "DELETE", "OPTIONS"],
+        Route::Own(Own::Overrides) => &["DELETE", "OPTIONS"],
+        Route::Own(_) => &["GET", "HEAD", "OPTIONS"],
         Route::NotFound => &[],
     }
 }
@@ -111,7 +148,53 @@ pub fn parse<'a>(path: &'a str, rules: &PathRules) -> Result<Route<'a>, BadPath>
     for segment in raw {
         parts.push(decode(segment)?);
     }
-    Ok(resource(parts, rules))
+    Ok(match own(&mut parts) {
+        Some(own) => Route::Own(own),
+        None => resource(parts, rules),
+    })
+}
+
+/// Questions and operations of our own; takes the parts only if they are one.
+fn own<'a>(parts: &mut Vec<Cow<'a, str>>) -> Option<Own<'a>> {
+    let words: Vec<&str> = parts.iter().map(|part| &**part).collect();
+    let found = match *words.as_slice() {
+        ["history"] => Own::History {
+            app: None,
+            id: None,
+        },
+        ["registry"] => Own::Registry,
+        ["registry", "diff"] => Own::RegistryDiff,
+        ["watch"] => Own::Watch,
+        ["changes"] => Own::Changes,
+        ["overrides"] => Own::Overrides,
+        ["node"] => Own::Node,
+        ["openapi.json"] => Own::OpenApi,
+        ["history", "apps", _] => Own::History {
+            app: parts.pop().map(upper),
+            id: None,
+        },
+        [
+            kind @ ("history" | "explain" | "drain" | "quarantine"),
+            "apps",
+            _,
+            _,
+        ] => {
+            let kind = kind.to_owned();
+            let id = parts.pop()?;
+            let app = upper(parts.pop()?);
+            match kind.as_str() {
+                "history" => Own::History {
+                    app: Some(app),
+                    id: Some(id),
+                },
+                "explain" => Own::Explain { app, id },
+                "drain" => Own::Drain { app, id },
+                _ => Own::Quarantine { app, id },
+            }
+        }
+        _ => return None,
+    };
+    Some(found)
 }
 
 /// Dashboard and actuator: outside the protocol's own prefixes.
@@ -341,6 +424,30 @@ mod tests {
         assert_eq!(parse("/ctx/eureka/apps", &rules).unwrap(), Route::Apps);
         assert_eq!(parse("/eureka/apps", &rules).unwrap(), Route::NotFound);
         assert_eq!(parse("/ctx/", &rules).unwrap(), Route::Home);
+    }
+
+    #[test]
+    fn questions_of_our_own_are_outside_the_protocols_prefixes() {
+        assert_eq!(
+            route("/history/apps/billing/i%2F1"),
+            Route::Own(Own::History {
+                app: Some("BILLING".into()),
+                id: Some("i/1".into())
+            })
+        );
+        assert_eq!(route("/registry/diff/"), Route::Own(Own::RegistryDiff));
+        let explained = Own::Explain {
+            app: "A".into(),
+            id: "b".into(),
+        };
+        assert_eq!(route("/explain/apps/a/b"), Route::Own(explained));
+        assert_eq!(route("/eureka/history"), Route::NotFound);
+        assert_eq!(route("/history/apps"), Route::NotFound);
+        assert_eq!(route("/drain/apps/a"), Route::NotFound);
+        assert_eq!(
+            parse("/watch", &rules(true)).unwrap(),
+            Route::Own(Own::Watch)
+        );
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! What only this server answers: questions to the log and operations beyond the protocol
+//! (design 6). Unlike the protocol's, errors here have a body that says what was wrong with what
+//! (RFC 9457): no Eureka client ever comes here.
+
+mod problem;
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use hyper::{Method, StatusCode};
+
+use super::answer::{self, Answer};
+use super::path::Own;
+use super::{Api, Head};
+use problem::Problem;
+
+/// What a handler of our own gives.
+pub(super) type Answered = Result<Answer, Problem>;
+
+/// The parameters of a query, each looked at once.
+pub(super) struct Parameters<'q>(Vec<(Cow<'q, str>, Cow<'q, str>)>);
+
+impl<'q> Parameters<'q> {
+    pub(super) fn of(head: &Head<'q>) -> Self {
+        let query = head.query.unwrap_or_default();
+        Self(form_urlencoded::parse(query.as_bytes()).collect())
+    }
+
+    /// Hands every parameter to `take`, which says whether it knows it.
+    ///
+    /// # Errors
+    /// 400 for a parameter that nobody knows, `known` being those that are; and what `take` says.
+    pub(super) fn each(
+        &self,
+        known: &[&str],
+        mut take: impl FnMut(&str, &str) -> Result<bool, Problem>,
+    ) -> Result<(), Problem> {
+        for (name, value) in &self.0 {
+            if !take(name, value)? {
+                let shown: String = name.chars().take(64).collect();
+                return Err(Problem::bad_request(format!(
+                    "{shown:?} is no parameter of this; known are {}",
+                    known.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Api {
+    pub(super) async fn own(
+        &self,
+        own: Own<'_>,
+        head: &Head<'_>,
+        methods: &[&str],
+        _body: Body,
+    ) -> Answer {
+        if head.method == Method::OPTIONS {
+            return answer::options(methods, None);
+        }
+        if !methods.contains(&head.method.as_str()) {
+            return answer::method_not_allowed(methods);
+        }
+        let answered: Answered = match own {
+            Own::History { .. } => Err(Problem::not_found()),
+            Own::Registry => Err(Problem::not_found()),
+            Own::RegistryDiff => Err(Problem::not_found()),
+            Own::Watch => Err(Problem::not_found()),
+            Own::Changes => Err(Problem::not_found()),
+            Own::Explain { .. } => Err(Problem::not_found()),
+            Own::Drain { .. } => Err(Problem::not_found()),
+            Own::Quarantine { .. } => Err(Problem::not_found()),
+            Own::Overrides => Err(Problem::not_found()),
+            Own::Node => Err(Problem::not_found()),
+            Own::OpenApi => Err(Problem::not_found()),
+        };
+        answered.unwrap_or_else(Problem::into_answer)
+    }
+}
+
+/// An answer in JSON.
+pub(super) fn json(value: &impl serde::Serialize) -> Answered {
+    match serde_json::to_vec(value) {
+        Ok(body) => Ok(answer::with_body(StatusCode::OK, "application/json", body)),
+        Err(error) => Err(Problem::internal(format!(
+            "the answer cannot be written: {error}"
+        ))),
+    }
+}
