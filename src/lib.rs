@@ -8,6 +8,7 @@ pub mod history;
 pub mod http;
 pub mod node;
 pub mod own_instance;
+pub mod portable;
 pub mod registry;
 pub mod replication;
 pub mod store;

@@ -333,6 +333,7 @@ fn tell_progress(progress: Progress) {
             let whose = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
             warn!("another eurekad{whose} uses the data directory, waiting for it to end");
         }
+        Progress::Copying { done, of } => info!(done, of, "copied {done} of {of} bytes"),
         Progress::Opening => info!("opening the store"),
         Progress::Mending(what) => warn!("mending the store: {what}"),
         Progress::Migrating { name, done } => info!(done, "migrating the store: {name}"),

@@ -195,6 +195,15 @@ pub(super) struct ServerArgs {
     /// Who asks; the password is taken from EUREKAD_PASSWORD unless it follows here
     #[arg(long, value_name = "NAME[:PASSWORD]", help_heading = "Server")]
     pub(super) user: Option<String>,
+    /// Trust the certification authorities of this file too, in PEM form
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(super) ca: Option<PathBuf>,
+    /// Show this certificate to the server; needs --key
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = "Server")]
+    pub(super) cert: Option<PathBuf>,
+    /// The private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "Server")]
+    pub(super) key: Option<PathBuf>,
     /// How long to wait for an answer to begin, s
     #[arg(
         long,

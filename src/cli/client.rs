@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -18,6 +19,7 @@ use super::args::ServerArgs;
 use super::failure::{Exit, Failure};
 use super::text::clean;
 use crate::config::{Credentials, Secret, ServiceUrl};
+use crate::tls::{self, Connector, TlsClient, TlsFiles};
 
 /// Where a node is unless somebody says otherwise.
 const DEFAULT_SERVER: &str = "http://localhost:8761";
@@ -34,7 +36,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-type Connection = hyper_util::client::legacy::Client<HttpConnector, Full<Bytes>>;
+type Connection = hyper_util::client::legacy::Client<Connector<GaiResolver>, Full<Bytes>>;
 
 /// What the environment may say of the server.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +60,8 @@ pub(super) struct Client {
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     path: String,
-    query: form_urlencoded::Serializer<'static, String>,
+    /// Encoded pairs, joined.
+    query: String,
 }
 
 impl Target {
@@ -66,7 +69,7 @@ impl Target {
     pub(super) fn new(path: &str) -> Self {
         Self {
             path: path.to_owned(),
-            query: form_urlencoded::Serializer::new(String::new()),
+            query: String::new(),
         }
     }
 
@@ -86,7 +89,9 @@ impl Target {
     /// Appends a parameter.
     #[must_use]
     pub(super) fn with(mut self, name: &str, value: &str) -> Self {
-        self.query.append_pair(name, value);
+        let mut pairs = form_urlencoded::Serializer::new(self.query);
+        pairs.append_pair(name, value);
+        self.query = pairs.finish();
         self
     }
 
@@ -99,12 +104,11 @@ impl Target {
         }
     }
 
-    fn text(mut self) -> String {
-        let query = self.query.finish();
-        if query.is_empty() {
-            self.path
+    fn text(&self) -> String {
+        if self.query.is_empty() {
+            self.path.clone()
         } else {
-            format!("{}?{query}", self.path)
+            format!("{}?{}", self.path, self.query)
         }
     }
 }
@@ -199,11 +203,17 @@ impl Client {
                     "the server's URL has to look like http[s]://[user:password@]host[:port][/path]",
                 )
             })?;
-        if url.secure {
-            return Err(Failure::usage(
-                "servers over https are not supported yet: ask over http, or through a proxy",
-            ));
-        }
+        let files = TlsFiles {
+            ca: arguments.ca.clone(),
+            certificate: arguments.cert.clone(),
+            key: arguments.key.clone(),
+        };
+        let tls = if url.secure {
+            TlsClient::load(&files)
+        } else {
+            TlsClient::without_roots()
+        };
+        let tls = tls.map_err(|error| Failure::usage(error.to_string()))?;
         let user = arguments.user.as_deref().or(environment.user.as_deref());
         let credentials = match user {
             Some(user) => Some(credentials(user, environment)),
@@ -212,9 +222,10 @@ impl Client {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
-        let http = Connection::builder(TokioExecutor::new())
+        let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
-            .build(connector);
+            .build(tls.connector(connector));
+        let scheme = if url.secure { "https" } else { "http" };
         let path = url.path.trim_end_matches('/');
         // The URLs that clients have end with the protocol's own path.
         let path = ["/eureka/v2", "/eureka"]
@@ -223,7 +234,7 @@ impl Client {
             .unwrap_or(path);
         Ok(Self {
             http,
-            base: format!("http://{}{path}", url.authority()),
+            base: format!("{scheme}://{}{path}", url.authority()),
             authorization: credentials.map(|credentials| credentials.basic()),
             timeout: Duration::from_secs(arguments.timeout),
         })
@@ -263,7 +274,10 @@ impl Client {
         let answered = tokio::time::timeout(self.timeout, self.http.request(request)).await;
         match answered {
             Ok(Ok(response)) => Ok(self.reply(response)),
-            Ok(Err(error)) => Err(self.unreachable(&with_causes(&error))),
+            Ok(Err(error)) => {
+                let why = tls::explain(&error).unwrap_or_else(|| with_causes(&error));
+                Err(self.unreachable(&why))
+            }
             Err(_) => Err(self.unreachable(&format!(
                 "no answer within {} s (--timeout)",
                 self.timeout.as_secs()

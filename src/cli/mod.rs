@@ -23,7 +23,9 @@ mod node;
 mod offline;
 mod operate;
 mod pages;
+mod past;
 mod screen;
+mod sink;
 mod store;
 mod text;
 mod watch;
@@ -180,21 +182,21 @@ fn dispatch(command: Command, environment: &Environment, screen: &mut Screen) ->
             Err(Failure::usage("this belongs to the server's command line"))
         }
         Command::History(arguments) => match &arguments.source.data_dir {
-            Some(dir) => offline::history(dir, &arguments, screen),
+            Some(dir) => past::history(dir, &arguments, screen),
             None => {
                 let client = Client::new(&arguments.source.server, server)?;
                 wait(history::run(&client, &arguments, screen))
             }
         },
         Command::At(arguments) => match &arguments.source.data_dir {
-            Some(dir) => offline::at(dir, &arguments, screen),
+            Some(dir) => past::at(dir, &arguments, screen),
             None => {
                 let client = Client::new(&arguments.source.server, server)?;
                 wait(at::run(&client, &arguments, screen))
             }
         },
         Command::Diff(arguments) => match &arguments.source.data_dir {
-            Some(dir) => offline::diff(dir, &arguments, screen),
+            Some(dir) => past::diff(dir, &arguments, screen),
             None => {
                 let client = Client::new(&arguments.source.server, server)?;
                 wait(diff::run(&client, &arguments, screen))

@@ -68,7 +68,7 @@ impl Moments {
         match &self.zone {
             None => moment.strftime("%Y-%m-%d %H:%M:%S%.3fZ").to_string(),
             Some(zone) => moment
-                .to_zoned(zone.clone())
+                .to_zoned_datetime(zone.clone())
                 .strftime("%Y-%m-%d %H:%M:%S%.3f%:z")
                 .to_string(),
         }

@@ -19,11 +19,13 @@
 //! On disk (byte by byte: `migrations/README.md`): the sled database
 //! `log/`, checkpoints `checkpoint-<lsn>`, the `watermark` and the `lock` file.
 
+mod check;
 mod checkpoint;
 mod compact;
 mod db;
 mod error;
 mod files;
+mod import;
 mod inspect;
 mod intern;
 mod mem_store;
@@ -36,6 +38,7 @@ mod sled_reader;
 mod sled_store;
 #[cfg(test)]
 mod suite;
+mod survey;
 pub mod testing;
 mod v1;
 mod watermark;
@@ -44,9 +47,14 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use check::{Rehearsed, check, rehearse, stats};
 pub use compact::{Compacted, compact};
 pub use error::StoreError;
+pub use import::open_at;
 pub use mem_store::MemDisk;
+#[cfg(test)]
+pub(crate) use record::tests::any_record;
+pub use survey::{CheckpointFacts, Finding, KindFacts, Severity, Survey};
 
 use crate::registry::change::{LeaseImage, Record};
 use crate::registry::status::Status;
@@ -120,6 +128,8 @@ impl StoreOptions {
 pub enum Progress {
     /// Another process holds the directory.
     WaitingForLock { pid: Option<u32> },
+    /// So many bytes of a copy are written.
+    Copying { done: u64, of: u64 },
     /// The database is being opened.
     Opening,
     /// Something is being mended; the text says what.

@@ -109,7 +109,7 @@ fn effect() -> impl Strategy<Value = OverrideEffect> {
 }
 
 prop_compose! {
-    fn any_record()(
+    pub(crate) fn any_record()(
         (lsn, at) in any::<(u64, u64)>(),
         origin in origin(),
         (principal, address, user_agent, reason) in
