@@ -17,7 +17,6 @@ pub(super) enum Paint {
     Red,
     Green,
     Yellow,
-    Cyan,
 }
 
 impl Paint {
@@ -29,7 +28,6 @@ impl Paint {
             Self::Red => "\u{1b}[31m",
             Self::Green => "\u{1b}[32m",
             Self::Yellow => "\u{1b}[33m",
-            Self::Cyan => "\u{1b}[36m",
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::store::suite::{OnSled, Place, checkpoint, put};
-use crate::store::{Durability, LogStore};
+use crate::store::Durability;
 use crate::types::Lsn;
 
 /// Every file below a directory with its bytes.

@@ -74,8 +74,7 @@ impl Finding {
             Severity::Note => "",
             Severity::Mendable => "nothing: the next start mends it",
             Severity::History => {
-                "nothing for the registry; what cannot be read goes with the retention, or at once \
-                 with `eurekad store repair --mode move-aside`"
+                "nothing for the registry; what cannot be read goes with the retention"
             }
             Severity::State => {
                 "`eurekad store repair --mode keep-rest` keeps what can be read; with peers, `--mode \
