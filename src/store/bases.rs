@@ -13,8 +13,15 @@ use crate::types::{Lsn, Millis};
 /// Checkpoints that a restart needs: the newest, and the one to fall back to.
 pub(super) const RESTART: usize = 2;
 
-/// Records between two bases of a registry with so many leases, given the least distance.
-pub fn spacing(records_min: u64, leases: u64) -> u64 {
+/// Least number of records between two bases, unless the options say otherwise.
+pub(super) const RECORDS_MIN: u64 = 20_000;
+
+/// Records between two bases of a registry with so many leases, by default.
+pub fn base_spacing(leases: u64) -> u64 {
+    spacing(RECORDS_MIN, leases)
+}
+
+fn spacing(records_min: u64, leases: u64) -> u64 {
     leases.saturating_mul(2).max(records_min)
 }
 

@@ -45,7 +45,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use bases::spacing;
+pub use bases::base_spacing;
 pub use compact::{Compacted, compact};
 pub use error::StoreError;
 pub use mem_store::MemDisk;
@@ -112,7 +112,7 @@ impl StoreOptions {
             cache_bytes: 16 << 20,
             history_max_age_ms: 7 * 24 * 3_600_000,
             history_max_bytes: 2 << 30,
-            base_records: 20_000,
+            base_records: bases::RECORDS_MIN,
             lock_wait_ms: 10_000,
             min_free_bytes: 256 << 20,
             on_damage: OnDamage::Refuse,
