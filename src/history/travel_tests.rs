@@ -533,6 +533,42 @@ fn what_was_trimmed_is_too_old_and_says_since_when() {
 }
 
 #[test]
+fn a_question_while_the_log_is_trimmed_is_answered_rightly_or_is_too_old() {
+    let mut shelf = Shelf::new();
+    shelf.options.history_max_bytes = 40 << 10;
+    let mut opened = shelf.open();
+    let reader = opened.reader.clone();
+    std::thread::scope(|scope| {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let asking = scope.spawn(move || {
+            let mut answered = 0;
+            for n in 0.. {
+                if stopped.try_recv().is_ok() {
+                    return answered;
+                }
+                let newest = reader.last_lsn().0;
+                let asked = newest.saturating_sub(n % 150);
+                match registry_at(&*reader, &Arc::default(), Lsn(asked), None) {
+                    Ok(past) => assert_eq!((past.registry.len(), past.lost), (asked, None)),
+                    Err(TravelError::TooOld(_)) => {}
+                    Err(error) => panic!("{asked}: {error}"),
+                }
+                answered += 1;
+            }
+            answered
+        });
+        for end in (10..=800).step_by(10) {
+            put(&mut opened, end - 9..=end);
+            checkpoint(&opened, end);
+            opened.store.trim(Lsn(u64::MAX), Millis(1)).unwrap();
+        }
+        stop.send(()).unwrap();
+        assert!(asking.join().unwrap() > 0);
+    });
+    assert!(opened.reader.first_lsn() > Lsn(500));
+}
+
+#[test]
 fn where_the_clock_was_stepped_back_the_later_record_counts() {
     let disk = MemDisk::new(StoreOptions {
         segment_bytes: 1 << 10,

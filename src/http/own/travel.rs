@@ -387,3 +387,26 @@ fn held(answer: Answer, place: OwnedSemaphorePermit) -> Answer {
     }
     answer
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changelog::tests::Rig;
+
+    #[test]
+    fn more_questions_at_once_than_there_are_places_are_told_to_come_again() {
+        let rig = Rig::sync();
+        let travels = Travels::new(&rig.log);
+        let mut held = vec![travels.places(2).unwrap(), travels.places(1).unwrap()];
+        let refused = travels.places(2).unwrap_err();
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.headers()[RETRY_AFTER], "1");
+        let one = answer::with_body(StatusCode::OK, "text/plain", "x");
+        let one = super::held(one, travels.places(1).unwrap());
+        assert!(travels.places(1).is_err(), "an answer keeps its place");
+        assert_eq!(one.headers()[CONTENT_LENGTH], "1");
+        drop(one);
+        held.clear();
+        assert!(travels.places(4).is_ok());
+    }
+}
