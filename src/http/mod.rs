@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::config::{
     BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
+use crate::history::travel::Traveller;
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
 use crate::replication::state::PeerStates;
@@ -65,6 +66,7 @@ pub struct Api {
     negotiation: Dialect,
     limits: Limits,
     bodies: BodyReader,
+    travels: own::travel::Travels,
     requests: AtomicU64,
 }
 
@@ -136,6 +138,7 @@ impl Api {
             negotiation,
             limits,
             bodies,
+            travels: own::travel::Travels::new(&log),
             requests: AtomicU64::new(0),
             config,
             log,
@@ -267,6 +270,11 @@ impl Api {
 
     fn own_id(&self) -> &str {
         &self.config.instance.instance_id
+    }
+
+    /// Who tells the past, to let go of what it remembers from time to time.
+    pub fn traveller(&self) -> Arc<Traveller> {
+        self.travels.traveller()
     }
 
     /// Requests since the start.

@@ -3,6 +3,7 @@
 //! (RFC 9457): no Eureka client ever comes here.
 
 mod problem;
+pub(super) mod travel;
 
 use std::borrow::Cow;
 
@@ -64,8 +65,8 @@ impl Api {
         }
         let answered: Answered = match own {
             Own::History { .. } => Err(Problem::not_found()),
-            Own::Registry => Err(Problem::not_found()),
-            Own::RegistryDiff => Err(Problem::not_found()),
+            Own::Registry => self.registry_at(head).await,
+            Own::RegistryDiff => self.registry_diff(head).await,
             Own::Watch => Err(Problem::not_found()),
             Own::Changes => Err(Problem::not_found()),
             Own::Explain { .. } => Err(Problem::not_found()),
