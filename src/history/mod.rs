@@ -4,6 +4,7 @@
 //! record of the same instance that came before it, and a [`Filter`] says which records are asked for.
 
 pub mod entry;
+pub mod feed;
 pub mod filter;
 pub mod times;
 

@@ -40,9 +40,14 @@ impl DeltaTail {
 
     /// The records from `first` on, oldest first; `None` if the window does not reach back so far.
     pub fn since(&self, first: Lsn) -> Option<impl Iterator<Item = &Arc<Record>>> {
-        let oldest = self.entries.front()?.record.lsn;
-        let skipped = first.0.checked_sub(oldest.0)?;
-        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        if first < self.entries.front()?.record.lsn {
+            return None;
+        }
+        // Positions are no places: a store that lost records leaves some out.
+        let skipped = self
+            .entries
+            .binary_search_by_key(&first, |entry| entry.record.lsn)
+            .unwrap_or_else(|place| place);
         Some(self.entries.iter().skip(skipped).map(|entry| &entry.record))
     }
 
