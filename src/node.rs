@@ -164,6 +164,7 @@ impl Node {
             commit_every,
         }
         .start(&tasks, &stop);
+        tasks.spawn(api.feed.clone().follow(stop_serving.clone()));
         serving.spawn(serve(
             listener,
             api,

@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::config::{
     BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
+use crate::history::feed::{Feed, ReadBack};
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
 use crate::replication::state::PeerStates;
@@ -46,6 +47,9 @@ use request::BodyReader;
 /// Memory that request bodies in flight may take together, KiB.
 const BODY_BUDGET_KIB: usize = 128 * 1024;
 
+/// Records that are looked through for what came before those of a page of the log.
+const PREDECESSORS_LOOKED: usize = 100_000;
+
 static X_EUREKA_ACCEPT: HeaderName = HeaderName::from_static("x-eureka-accept");
 
 /// Everything that the handlers work with. One per node.
@@ -55,6 +59,8 @@ pub struct Api {
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) cache: Arc<ResponseCache>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Has to be driven by [`Feed::follow`].
+    pub(crate) feed: Arc<Feed>,
     started: Millis,
     gate: Arc<ReadsGate>,
     pub(crate) peers: Arc<PeerStates>,
@@ -124,7 +130,12 @@ impl Api {
             accept_gzip: knobs.gzip_request_bodies == GzipRequestBodies::Accept,
             budget: Arc::new(Semaphore::new(BODY_BUDGET_KIB)),
         };
+        let predecessors = Arc::new(ReadBack {
+            records_max: PREDECESSORS_LOOKED,
+        });
+        let feed = Feed::new(log.clone(), predecessors, config.server.max_watchers);
         Self {
+            feed: Arc::new(feed),
             started: clock.now().mono,
             gate: peering.gate,
             peers: peering.states,

@@ -134,3 +134,33 @@ impl DeltaTail {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::rules::Rules;
+    use crate::registry::tests::{Scene, instance};
+
+    #[test]
+    fn positions_that_a_store_left_out_do_not_shift_the_others() {
+        let mut scene = Scene::new(&Rules::default());
+        let mut tail = DeltaTail::default();
+        for lsn in [1, 2, 9, 10] {
+            scene.register(instance("SHOP", &lsn.to_string()));
+            let record = Record {
+                lsn: Lsn(lsn),
+                ..scene.last().clone()
+            };
+            tail.push(&Arc::new(record), Millis::ZERO);
+        }
+        let since = |first| {
+            let records = tail.since(Lsn(first))?;
+            Some(records.map(|record| record.lsn.0).collect::<Vec<_>>())
+        };
+        assert_eq!(since(0), None);
+        assert_eq!(since(2), Some(vec![2, 9, 10]));
+        assert_eq!(since(3), Some(vec![9, 10]));
+        assert_eq!(since(10), Some(vec![10]));
+        assert_eq!(since(11), Some(vec![]));
+    }
+}

@@ -49,6 +49,7 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.body-timeout"),
     honoured("eurekad.shutdown-grace"),
     honoured("eurekad.max-connections"),
+    honoured("eurekad.max-watchers"),
     honoured("eurekad.worker-threads"),
     honoured("eurekad.log-format"),
     honoured("eurekad.peers-by-address"),

@@ -125,18 +125,10 @@ impl Feed {
     ///
     /// # Errors
     /// [`Full`].
-    pub fn watch(
-        self: &Arc<Self>,
-        position: Lsn,
-        selection: Selection,
-    ) -> Result<Watcher, Full> {
-        let place = self
-            .places
-            .clone()
-            .try_acquire_owned()
-            .map_err(|_| Full {
-                watchers_max: self.watchers_max,
-            })?;
+    pub fn watch(self: &Arc<Self>, position: Lsn, selection: Selection) -> Result<Watcher, Full> {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| Full {
+            watchers_max: self.watchers_max,
+        })?;
         self.watching.send_modify(|watching| *watching += 1);
         Ok(Watcher {
             moved: self.moved.subscribe(),

@@ -3,6 +3,7 @@
 //! (RFC 9457): no Eureka client ever comes here.
 
 mod problem;
+mod watch;
 
 use std::borrow::Cow;
 
@@ -66,8 +67,8 @@ impl Api {
             Own::History { .. } => Err(Problem::not_found()),
             Own::Registry => Err(Problem::not_found()),
             Own::RegistryDiff => Err(Problem::not_found()),
-            Own::Watch => Err(Problem::not_found()),
-            Own::Changes => Err(Problem::not_found()),
+            Own::Watch => self.watch(head),
+            Own::Changes => self.changes(head).await,
             Own::Explain { .. } => Err(Problem::not_found()),
             Own::Drain { .. } => Err(Problem::not_found()),
             Own::Quarantine { .. } => Err(Problem::not_found()),
