@@ -32,7 +32,8 @@ use crate::clock::Clock;
 use crate::config::{
     BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
-use crate::history::feed::{Feed, ReadBack};
+use crate::history;
+use crate::history::feed::Feed;
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
 use crate::replication::state::PeerStates;
@@ -46,9 +47,6 @@ use request::BodyReader;
 
 /// Memory that request bodies in flight may take together, KiB.
 const BODY_BUDGET_KIB: usize = 128 * 1024;
-
-/// Records that are looked through for what came before those of a page of the log.
-const PREDECESSORS_LOOKED: usize = 100_000;
 
 static X_EUREKA_ACCEPT: HeaderName = HeaderName::from_static("x-eureka-accept");
 
@@ -66,6 +64,7 @@ pub struct Api {
     pub(crate) peers: Arc<PeerStates>,
     identity: HeaderValue,
     fingerprints: Arc<Fingerprints>,
+    past: own::Past,
     paths: PathRules,
     decoder: Dialect,
     negotiation: Dialect,
@@ -83,6 +82,14 @@ pub struct Peering {
     pub identity: Identity,
 }
 
+/// What the handlers know of the log's past.
+#[derive(Debug)]
+pub struct Remembered {
+    pub index: Arc<history::Index>,
+    /// Of the log: positions of another one mean nothing.
+    pub incarnation: String,
+}
+
 /// A request's head, in the words of the protocol.
 struct Head<'a> {
     method: &'a Method,
@@ -98,6 +105,7 @@ impl Api {
         cache: Arc<ResponseCache>,
         clock: Arc<dyn Clock>,
         peering: Peering,
+        remembered: Remembered,
     ) -> Self {
         let knobs = &config.compatibility;
         let paths = PathRules {
@@ -130,10 +138,8 @@ impl Api {
             accept_gzip: knobs.gzip_request_bodies == GzipRequestBodies::Accept,
             budget: Arc::new(Semaphore::new(BODY_BUDGET_KIB)),
         };
-        let predecessors = Arc::new(ReadBack {
-            records_max: PREDECESSORS_LOOKED,
-        });
-        let feed = Feed::new(log.clone(), predecessors, config.server.max_watchers);
+        let index = remembered.index.clone();
+        let feed = Feed::new(log.clone(), index, config.server.max_watchers);
         Self {
             feed: Arc::new(feed),
             started: clock.now().mono,
@@ -142,6 +148,7 @@ impl Api {
             identity: HeaderValue::from_str(&peering.identity.header())
                 .unwrap_or(HeaderValue::from_static("unknown")),
             fingerprints: Arc::default(),
+            past: own::Past::new(remembered, peering.identity.node_id),
             paths,
             decoder,
             negotiation,

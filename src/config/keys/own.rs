@@ -30,6 +30,7 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.checkpoint-records"),
     honoured("eurekad.history-max-age"),
     honoured("eurekad.history-max-bytes"),
+    honoured("eurekad.history-index"),
     honoured("eurekad.on-store-failure"),
     honoured("eurekad.on-damaged-store"),
     honoured("eurekad.store-lock-wait"),

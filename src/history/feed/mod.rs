@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use pages::{Predecessors, ReadBack};
+pub use pages::Predecessors;
 pub use told::{Bounds, Selection, Step, Told};
 
 use crate::changelog::{ChangeLog, Published};

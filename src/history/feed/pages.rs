@@ -11,8 +11,10 @@ use tokio::sync::Semaphore;
 
 use super::told::{Bounds, Selection, Step, Told, lease_after, needs_previous};
 use crate::changelog::ChangeLog;
+use crate::history::Index;
+use crate::history::index::{Budget, Stop};
 use crate::registry::change::Record;
-use crate::store::{LogReader, StoreError};
+use crate::store::{LogReader, SegmentFacts, StoreError};
 use crate::types::Lsn;
 
 /// Positions of a page.
@@ -184,50 +186,53 @@ fn load(
     Ok(Page { to, told })
 }
 
-/// Looks for predecessors by reading the log backwards, so far and no further.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadBack {
-    /// Records that are looked through for one page.
-    pub records_max: usize,
-}
-
-impl Predecessors for ReadBack {
+impl Predecessors for Index {
     fn of(
         &self,
         reader: &dyn LogReader,
         records: &[Arc<Record>],
     ) -> Result<Vec<Option<Arc<Record>>>, StoreError> {
-        let mut found: Vec<Option<Arc<Record>>> = vec![None; records.len()];
-        let mut wanted: HashMap<_, Vec<usize>> = HashMap::new();
-        for (place, record) in records.iter().enumerate() {
-            let key = (record.change.app.clone(), record.change.id.clone());
-            wanted.entry(key).or_default().push(place);
+        let segments = reader.segments();
+        let found = records.iter().map(|record| {
+            match previous(self, reader, &segments, record) {
+                Ok(found) => Ok(found),
+                // What comes before a segment that was dropped is gone too.
+                Err(Stop::Trimmed | Stop::Spent) => Ok(None),
+                Err(Stop::Store(error)) => Err(error),
+            }
+        });
+        found.collect()
+    }
+}
+
+/// The record before this one of the same instance.
+fn previous(
+    index: &Index,
+    reader: &dyn LogReader,
+    segments: &[SegmentFacts],
+    record: &Record,
+) -> Result<Option<Arc<Record>>, Stop> {
+    let change = &record.change;
+    let key = index.instance_key(&change.app, &change.id);
+    let mut budget = Budget::new(usize::MAX);
+    for segment in segments.iter().rev() {
+        if segment.first >= record.lsn {
+            continue;
         }
-        let newest = records.iter().map(|record| record.lsn).max();
-        let mut upto = newest.map_or(Lsn::ZERO, |lsn| Lsn(lsn.0.saturating_sub(1)));
-        let mut left = self.records_max;
-        while upto > Lsn::ZERO && left > 0 && !wanted.is_empty() {
-            let chunk = reader.read_back(upto, left.min(1024), PAGE_BYTES)?;
-            let Some(oldest) = chunk.last() else { break };
-            upto = Lsn(oldest.lsn.0.saturating_sub(1));
-            left -= chunk.len();
-            for earlier in chunk {
-                let key = (earlier.change.app.clone(), earlier.change.id.clone());
-                let Some(places) = wanted.get_mut(&key) else {
-                    continue;
-                };
-                places.retain(|place| {
-                    let is_before = earlier.lsn < records[*place].lsn;
-                    if is_before {
-                        found[*place] = Some(earlier.clone());
-                    }
-                    !is_before
-                });
-                if places.is_empty() {
-                    wanted.remove(&key);
-                }
+        let places = index.places(reader, segment, key, &mut budget)?;
+        let lsns = places
+            .iter()
+            .map(|place| Lsn(segment.first.0 + u64::from(*place)));
+        for lsn in lsns.rev().filter(|lsn| *lsn < record.lsn) {
+            let found = reader.read(lsn, 1, 1)?.into_iter().next();
+            // Another instance may have the same hash.
+            let is_it = |found: &Arc<Record>| {
+                found.lsn == lsn && found.change.app == change.app && found.change.id == change.id
+            };
+            if let Some(found) = found.filter(is_it) {
+                return Ok(Some(found));
             }
         }
-        Ok(found)
     }
+    Ok(None)
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::changelog::Maintenance;
 use crate::changelog::tests::Rig;
-use crate::history::{Before, Entry};
+use crate::history::{Before, Entry, Index};
 use crate::registry::change::ChangeKind;
 use crate::registry::command::Command;
 use crate::registry::rules::Rules;
@@ -23,10 +23,8 @@ const ALL: Bounds = Bounds {
     looked: usize::MAX,
 };
 
-fn read_back() -> Arc<ReadBack> {
-    Arc::new(ReadBack {
-        records_max: 10_000,
-    })
+fn index() -> Arc<Index> {
+    Arc::new(Index::new(None))
 }
 
 fn register(app: &str, id: &str) -> Command {
@@ -45,7 +43,7 @@ impl Followed {
     fn of(rig: &Rig, ring_changes: usize) -> Self {
         let feed = Arc::new(Feed::with_ring(
             rig.log.clone(),
-            read_back(),
+            index(),
             100,
             ring_changes,
             1 << 20,
@@ -117,6 +115,19 @@ impl Client {
             }
         }
     }
+}
+
+/// What a watcher sees on its way to a position.
+async fn seen_up_to(watcher: &mut Watcher, position: Lsn) -> Vec<u64> {
+    let mut seen = Vec::new();
+    while watcher.position() < position {
+        let step = watcher.step(ALL).await.expect("it can be read");
+        seen.extend(step.told.iter().map(|told| told.lsn.0));
+        if step.is_end && watcher.position() < position {
+            assert!(watcher.moved().await, "the node does not stop");
+        }
+    }
+    seen
 }
 
 #[derive(Clone, Debug)]
@@ -255,15 +266,7 @@ async fn watchers_go_on_when_a_store_that_failed_is_opened_again() {
     rig.client(register("SHOP", "3")).await.unwrap();
     let mut far = feed.watch(Lsn::ZERO, Selection::default()).unwrap();
     for watcher in [&mut near, &mut far] {
-        let mut seen = Vec::new();
-        while seen.len() < 2 {
-            let step = watcher.step(ALL).await.unwrap();
-            seen.extend(step.told.iter().map(|told| told.lsn.0));
-            if step.is_end && seen.len() < 2 {
-                assert!(watcher.moved().await);
-            }
-        }
-        assert_eq!(seen, [1, 2]);
+        assert_eq!(seen_up_to(watcher, Lsn(2)).await, [1, 2]);
     }
     followed.end().await;
     assert!(!near.moved().await, "the node stops");
@@ -299,34 +302,35 @@ async fn a_position_that_is_no_longer_kept_is_refused_and_says_where_the_log_beg
     );
     assert_eq!(behind.position(), Lsn(1), "it stays where it is");
     rig.client(register("SHOP", "6")).await.unwrap();
-    assert!(held.moved().await);
-    let step = held.step(ALL).await.unwrap();
-    assert_eq!((step.told.len(), step.position), (1, Lsn(6)));
+    assert_eq!(seen_up_to(&mut held, Lsn(6)).await, [6]);
     followed.end().await;
 }
 
 #[tokio::test]
 async fn positions_that_the_store_left_out_are_passed_over() {
-    let rig = Rig::start(&Rules::default(), Some(Durability::Flush));
-    for id in ["1", "2", "3"] {
+    let rig = Rig::sync();
+    rig.client(register("SHOP", "1")).await.unwrap();
+    let on = |rig: &Rig, durability| {
+        let (disk, clock) = (rig.disk.clone(), rig.clock.clone());
+        Rig::on(disk, clock, &Rules::default(), Some(durability))
+    };
+    let rig = on(&rig, Durability::Flush);
+    for id in ["2", "3"] {
         rig.client(register("SHOP", id)).await.unwrap();
     }
     // What was flushed and not synced is gone, and its positions are not given out again.
     rig.disk.cut_power();
-    let rig = rig.kill(1_000);
+    let rig = on(&rig, Durability::Disk);
     assert_eq!(rig.log.published().lsn(), Lsn(3));
     let followed = Followed::of(&rig, 100);
-    let mut watcher = followed.feed.watch(Lsn(2), Selection::default()).unwrap();
     rig.client(register("SHOP", "4")).await.unwrap();
-    let mut seen = Vec::new();
-    while watcher.position() < Lsn(4) {
-        let step = watcher.step(ALL).await.unwrap();
-        seen.extend(step.told.iter().map(|told| told.lsn.0));
-        if step.is_end && watcher.position() < Lsn(4) {
-            assert!(watcher.moved().await);
-        }
+    for (position, sees) in [(0, vec![1, 4]), (1, vec![4]), (2, vec![4]), (3, vec![4])] {
+        let mut watcher = followed
+            .feed
+            .watch(Lsn(position), Selection::default())
+            .unwrap();
+        assert_eq!(seen_up_to(&mut watcher, Lsn(4)).await, sees);
     }
-    assert_eq!(seen, [4]);
     followed.end().await;
 }
 
@@ -367,8 +371,8 @@ async fn the_ring_is_bounded_and_let_go_when_nobody_watches() {
 }
 
 /// Counts how often it is asked.
-#[derive(Debug, Default)]
-struct Counting(AtomicUsize);
+#[derive(Debug)]
+struct Counting(AtomicUsize, Arc<Index>);
 
 impl Predecessors for Counting {
     fn of(
@@ -377,7 +381,7 @@ impl Predecessors for Counting {
         records: &[Arc<Record>],
     ) -> Result<Vec<Option<Arc<Record>>>, StoreError> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        read_back().of(reader, records)
+        self.1.of(reader, records)
     }
 }
 
@@ -391,7 +395,7 @@ async fn those_who_come_back_together_read_the_log_once() {
         let command = put_metadata("SHOP", "0", &[("key", &text)]);
         rig.client(command).await.unwrap();
     }
-    let asked = Arc::new(Counting::default());
+    let asked = Arc::new(Counting(AtomicUsize::new(0), index()));
     let feed = Arc::new(Feed::new(rig.log.clone(), asked.clone(), 1000));
     let watchers: Vec<Watcher> = (0..1000)
         .map(|place| feed.watch(Lsn(place % 200), Selection::default()).unwrap())

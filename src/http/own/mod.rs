@@ -2,6 +2,9 @@
 //! (design 6). Unlike the protocol's, errors here have a body that says what was wrong with what
 //! (RFC 9457): no Eureka client ever comes here.
 
+mod history;
+mod lines;
+mod node;
 mod problem;
 mod watch;
 
@@ -13,6 +16,7 @@ use hyper::{Method, StatusCode};
 use super::answer::{self, Answer};
 use super::path::Own;
 use super::{Api, Head};
+pub(super) use history::Past;
 use problem::Problem;
 
 /// What a handler of our own gives.
@@ -64,7 +68,7 @@ impl Api {
             return answer::method_not_allowed(methods);
         }
         let answered: Answered = match own {
-            Own::History { .. } => Err(Problem::not_found()),
+            Own::History { app, id } => self.history(app.as_deref(), id.as_deref(), head).await,
             Own::Registry => Err(Problem::not_found()),
             Own::RegistryDiff => Err(Problem::not_found()),
             Own::Watch => self.watch(head),
@@ -73,7 +77,7 @@ impl Api {
             Own::Drain { .. } => Err(Problem::not_found()),
             Own::Quarantine { .. } => Err(Problem::not_found()),
             Own::Overrides => Err(Problem::not_found()),
-            Own::Node => Err(Problem::not_found()),
+            Own::Node => self.node().await,
             Own::OpenApi => Err(Problem::not_found()),
         };
         answered.unwrap_or_else(Problem::into_answer)

@@ -476,7 +476,8 @@ fn joined(step: &Step) -> Bytes {
 mod tests {
     use super::*;
     use crate::changelog::tests::Rig;
-    use crate::history::feed::{Feed, ReadBack};
+    use crate::history::Index;
+    use crate::history::feed::Feed;
     use crate::registry::change::ChangeKind;
     use crate::registry::command::Command;
     use crate::registry::tests::instance;
@@ -555,11 +556,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_tells_its_position_at_once_and_while_nothing_that_is_wanted_happens() {
         let rig = Rig::sync();
-        let feed = Arc::new(Feed::new(
-            rig.log.clone(),
-            Arc::new(ReadBack { records_max: 100 }),
-            10,
-        ));
+        let feed = Arc::new(Feed::new(rig.log.clone(), Arc::new(Index::new(None)), 10));
         let stop = CancellationToken::new();
         tokio::spawn(feed.clone().follow(stop.clone()));
         let selection = Selection {
@@ -590,11 +587,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_poll_waits_past_what_is_not_wanted_and_moves_on() {
         let rig = Rig::sync();
-        let feed = Arc::new(Feed::new(
-            rig.log.clone(),
-            Arc::new(ReadBack { records_max: 100 }),
-            10,
-        ));
+        let feed = Arc::new(Feed::new(rig.log.clone(), Arc::new(Index::new(None)), 10));
         tokio::spawn(feed.clone().follow(CancellationToken::new()));
         for id in 0..5 {
             rig.client(register("SHOP", &id.to_string())).await.unwrap();
