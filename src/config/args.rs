@@ -217,6 +217,7 @@ Durability:
   eurekad.durability                                sync | process | interval:MS [sync]
   eurekad.history-max-age                           0 = no bound [7d]
   eurekad.history-max-bytes                         0 = no bound [2GiB]
+  eurekad.history-index                             false = made when something is asked [true]
   eurekad.on-store-failure                          degrade | exit [degrade]
   eurekad.on-damaged-store                          auto | refuse | move-aside | keep-rest [auto]
 
