@@ -630,8 +630,9 @@ impl<'de> Deserialize<'de> for PortableLine {
     }
 }
 
-/// One line of an exported history. They come in this order: head, records, state with its leases
-/// and overrides, end.
+/// One line of an exported history. The head comes first and the end last; between them records in
+/// the order of their positions, and each state, with its leases and overrides right behind it,
+/// behind the last record that it contains. The last state is that behind all records.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PortableLine {
     Head(Head),
@@ -669,7 +670,7 @@ pub struct Head {
     pub version: String,
 }
 
-/// The state at the end of the history follows.
+/// A state follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The last change that it contains.

@@ -16,7 +16,7 @@ use crate::portable::{self, End, FORM, Head, PortableLine, State};
 use crate::registry::change::{LeaseImage, Record};
 use crate::registry::status::Status;
 use crate::registry::{OverrideKey, Registry};
-use crate::store::{CheckpointLease, CheckpointOverride, LogReader};
+use crate::store::{Checkpoint, CheckpointLease, CheckpointOverride, LogReader};
 use crate::types::{InstanceId, Lsn, Millis};
 use crate::wire::{
     self, Detail, Draft, Format, InstanceView, LeaseTimes, Limits, decode_applications,
@@ -186,17 +186,26 @@ fn head(first: Lsn, last: Lsn, node_id: Option<String>) -> PortableLine {
     })
 }
 
+/// Every record, and every checkpoint behind the record that it contains last: with them, the past of
+/// a log that does not go back to the beginning can be told where it is imported too.
 fn stored_history(
     reading: &mut Reading,
     sink: &mut Sink,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let opened = reading.opened();
-    let (first, last) = (opened.reader.first_lsn(), opened.reader.last_lsn());
+    let reader = opened.reader.clone();
+    let (first, last) = (reader.first_lsn(), reader.last_lsn());
     let begin = head(first, last, Some(opened.node_id.clone()));
     sink.line(&begin.to_json(), screen)?;
     let mut end = End::default();
-    each_record(&*opened.reader, |record| {
+    let mut bases = reader.bases().into_iter().map(|base| base.lsn).peekable();
+    let mut told = Lsn::ZERO;
+    each_record(&*reader, |record| {
+        while let Some(base) = bases.next_if(|base| *base < record.lsn) {
+            told = base;
+            checkpoint(reader.load_base(base)?, &mut end, sink, screen)?;
+        }
         end.records += 1;
         if end.records.is_multiple_of(10_000) {
             screen.progress(&format!("{} records", end.records));
@@ -204,35 +213,66 @@ fn stored_history(
         let line = PortableLine::Record(Box::new(record.clone()));
         sink.line(&line.to_json(), screen)
     })?;
-    let expected_clients = opened
-        .checkpoint
-        .as_ref()
-        .map_or(0, |checkpoint| checkpoint.expected_clients);
-    let at = opened.last_alive;
-    let registry = past::registry(opened, None)?;
-    let state = State {
-        lsn: registry.lsn().0,
-        at: at.0,
-        expected_clients,
-    };
-    sink.line(&PortableLine::State(state).to_json(), screen)?;
-    for lease in registry.leases() {
-        end.leases += 1;
-        let held = CheckpointLease {
-            app: lease.instance().app.clone(),
-            id: lease.instance().id(),
-            lsn: lease.lsn,
-            image: lease.to_image(),
-        };
-        sink.line(&PortableLine::Lease(Box::new(held)).to_json(), screen)?;
+    for base in bases {
+        told = base;
+        checkpoint(reader.load_base(base)?, &mut end, sink, screen)?;
     }
-    for (key, status) in registry.overrides() {
-        end.overrides += 1;
-        let OverrideKey { app, id } = key.clone();
-        let held = CheckpointOverride { app, id, status };
-        sink.line(&PortableLine::Override(held).to_json(), screen)?;
+    if told < last || end == End::default() {
+        let registry = past::end(opened)?;
+        let state = Checkpoint {
+            lsn: registry.lsn(),
+            at: opened.last_alive,
+            leases: leases_of(&registry),
+            overrides: overrides_of(&registry),
+            expected_clients: registry.len(),
+        };
+        checkpoint(state, &mut end, sink, screen)?;
     }
     sink.line(&PortableLine::End(end).to_json(), screen)
+}
+
+/// The leases of a state, as a checkpoint has them.
+pub(super) fn leases_of(registry: &Registry) -> Vec<CheckpointLease> {
+    let leases = registry.leases().map(|lease| CheckpointLease {
+        app: lease.instance().app.clone(),
+        id: lease.instance().id(),
+        lsn: lease.lsn,
+        image: lease.to_image(),
+    });
+    leases.collect()
+}
+
+/// The overrides of a state, as a checkpoint has them.
+pub(super) fn overrides_of(registry: &Registry) -> Vec<CheckpointOverride> {
+    let overrides = registry.overrides().map(|(key, status)| {
+        let OverrideKey { app, id } = key.clone();
+        CheckpointOverride { app, id, status }
+    });
+    overrides.collect()
+}
+
+/// A state with everything in it.
+fn checkpoint(
+    state: Checkpoint,
+    end: &mut End,
+    sink: &mut Sink,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    let head = State {
+        lsn: state.lsn.0,
+        at: state.at.0,
+        expected_clients: state.expected_clients,
+    };
+    sink.line(&PortableLine::State(head).to_json(), screen)?;
+    for held in state.leases {
+        end.leases += 1;
+        sink.line(&PortableLine::Lease(Box::new(held)).to_json(), screen)?;
+    }
+    for held in state.overrides {
+        end.overrides += 1;
+        sink.line(&PortableLine::Override(held).to_json(), screen)?;
+    }
+    Ok(())
 }
 
 /// Hands every record of a log to `take`, oldest first.
@@ -317,41 +357,36 @@ async fn served_history(
     let now_ms = i64::try_from(now.0).unwrap_or(i64::MAX);
     let listed = decode_applications(&body, &Limits::default(), now_ms)
         .map_err(|error| Failure::refused(format!("the registry cannot be read: {error}")))?;
-    let state = State {
-        lsn: last.0,
-        at: now.0,
+    let mut state = Checkpoint {
+        lsn: last,
+        at: now,
+        leases: Vec::new(),
+        overrides: Vec::new(),
         expected_clients: listed.drafts.len() as u64,
     };
-    sink.line(&PortableLine::State(state).to_json(), screen)?;
-    let mut overrides = Vec::new();
     for draft in listed.drafts {
         let (app, id) = (draft.app.clone(), InstanceId::new(draft.id()));
-        let overridden = draft.overridden_status;
+        let status = draft.overridden_status;
+        if status != Status::Unknown {
+            state.overrides.push(CheckpointOverride {
+                app: Some(app.clone()),
+                id: id.clone(),
+                status,
+            });
+        }
         let lsn = newest
             .get(&(app.clone(), id.clone()))
             .copied()
             .unwrap_or(Lsn(first.0.saturating_sub(1)));
         let image = image(draft).map_err(Failure::refused)?;
-        if overridden != Status::Unknown {
-            overrides.push(CheckpointOverride {
-                app: Some(app.clone()),
-                id: id.clone(),
-                status: overridden,
-            });
-        }
-        let held = CheckpointLease {
+        state.leases.push(CheckpointLease {
             app,
             id,
             lsn,
             image,
-        };
-        end.leases += 1;
-        sink.line(&PortableLine::Lease(Box::new(held)).to_json(), screen)?;
+        });
     }
-    for held in overrides {
-        end.overrides += 1;
-        sink.line(&PortableLine::Override(held).to_json(), screen)?;
-    }
+    checkpoint(state, &mut end, sink, screen)?;
     sink.line(&PortableLine::End(end).to_json(), screen)
 }
 

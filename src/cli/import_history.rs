@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::args::ImportArgs;
+use super::export::{leases_of, overrides_of};
 use super::failure::{Exit, Failure, Outcome};
 use super::lines::LINE_MAX;
 use super::offline;
@@ -16,8 +17,8 @@ use super::screen::Screen;
 use super::store::show_progress;
 use crate::portable::{self, End, FORM, PortableLine, State};
 use crate::registry::change::Record;
+use crate::registry::Registry;
 use crate::registry::rules::Rules;
-use crate::registry::{OverrideKey, Registry};
 use crate::store::{
     self, CheckpointLease, CheckpointOverride, CheckpointSource, Durability, Opened, StoreOptions,
 };
@@ -62,6 +63,7 @@ pub(super) fn run(dir: &Path, arguments: &ImportArgs, screen: &mut Screen) -> Ou
         last_at: Millis::ZERO,
         replayed: (head.first_lsn <= 1).then(|| Registry::new(Arc::new(Rules::default()))),
         state: None,
+        settled: None,
         leases: Vec::new(),
         overrides: Vec::new(),
     };
@@ -74,7 +76,10 @@ pub(super) fn run(dir: &Path, arguments: &ImportArgs, screen: &mut Screen) -> Ou
         };
         match line {
             PortableLine::Record(record) => import.record(*record, at + 1, screen)?,
-            PortableLine::State(state) => import.state = Some(state),
+            PortableLine::State(state) => {
+                import.settle()?;
+                import.state = Some(state);
+            }
             PortableLine::Lease(held) => {
                 portable::check_lease(&held.image).map_err(|why| bad_line(at + 1, &why))?;
                 import.found.leases += 1;
@@ -124,7 +129,10 @@ struct Import {
     last_at: Millis,
     /// The state that the records lead to, if they go back to the beginning.
     replayed: Option<Registry>,
+    /// The state whose lines are being read.
     state: Option<State>,
+    /// The newest checkpoint that is written.
+    settled: Option<Lsn>,
     leases: Vec<CheckpointLease>,
     overrides: Vec<CheckpointOverride>,
 }
@@ -132,6 +140,7 @@ struct Import {
 impl Import {
     fn record(&mut self, record: Record, line: u64, screen: &mut Screen) -> Result<(), Failure> {
         portable::check(&record).map_err(|why| bad_line(line, &why))?;
+        self.settle()?;
         if record.lsn <= self.last {
             let why = format!("lsn {} after lsn {}", record.lsn, self.last);
             return Err(bad_line(line, &why));
@@ -189,83 +198,76 @@ impl Import {
         Ok(())
     }
 
-    /// Writes what is left and the checkpoint, and looks whether a server could start on it.
-    fn finish(mut self, screen: &mut Screen) -> Result<(), Failure> {
-        self.write()?;
-        let state = match (self.state.take(), self.replayed.take()) {
-            (Some(state), _) => state,
-            (None, Some(registry)) => {
-                self.take_over(&registry);
-                State {
-                    lsn: self.last.0,
-                    at: self.last_at.0,
-                    expected_clients: registry.len(),
-                }
-            }
-            (None, None) => {
-                return Err(Failure::usage(
-                    "the file has no state and its records do not go back to the beginning",
-                ));
-            }
+    /// Writes the checkpoint whose lines are complete.
+    fn settle(&mut self) -> Result<(), Failure> {
+        let Some(state) = self.state.take() else {
+            return Ok(());
         };
         let lsn = Lsn(state.lsn);
         if lsn < self.last {
             return Err(Failure::usage(format!(
-                "the state in the file is of lsn {lsn}, but there are records up to lsn {}",
+                "a state in the file is of lsn {lsn}, but comes behind the record of lsn {}",
                 self.last
             )));
         }
-        self.open_at(lsn.next())?;
-        let (leases, overrides) = (
-            std::mem::take(&mut self.leases),
-            std::mem::take(&mut self.overrides),
-        );
+        self.write()?;
+        // Where LSNs were skipped, the state may stand behind the last record.
+        self.last = lsn;
+        let leases = std::mem::take(&mut self.leases);
+        let overrides = std::mem::take(&mut self.overrides);
+        let at = Millis(state.at);
+        self.last_at = self.last_at.max(at);
+        let opened = self.open_at(lsn.next())?;
+        opened.store.commit(Durability::Disk)?;
+        opened.reader.write_checkpoint(CheckpointSource {
+            lsn,
+            at,
+            expected_clients: state.expected_clients,
+            leases: &mut leases.into_iter(),
+            overrides: &mut overrides.into_iter(),
+        })?;
+        self.settled = Some(lsn);
+        Ok(())
+    }
+
+    /// Writes what is left, and looks whether a server could start on it.
+    fn finish(mut self, screen: &mut Screen) -> Result<(), Failure> {
+        self.settle()?;
+        self.write()?;
+        if self.settled != Some(self.last) {
+            let Some(registry) = self.replayed.take() else {
+                return Err(Failure::usage(
+                    "the file has no state at its end, and its records do not go back to the beginning",
+                ));
+            };
+            self.leases = leases_of(&registry);
+            self.overrides = overrides_of(&registry);
+            self.state = Some(State {
+                lsn: self.last.0,
+                at: self.last_at.0,
+                expected_clients: registry.len(),
+            });
+            self.settle()?;
+        }
+        let (last, last_at) = (self.last, self.last_at);
         if let Some(opened) = &mut self.opened {
-            opened.store.commit(Durability::Disk)?;
-            opened.reader.write_checkpoint(CheckpointSource {
-                lsn,
-                at: Millis(state.at),
-                expected_clients: state.expected_clients,
-                leases: &mut leases.into_iter(),
-                overrides: &mut overrides.into_iter(),
-            })?;
-            opened
-                .store
-                .touch_watermark(lsn, self.last_at.max(Millis(state.at)))?;
+            opened.store.touch_watermark(last, last_at)?;
         }
         self.close()?;
         let opened = store::open(&self.options, offline::now(), &mut |step| {
             show_progress(&step, screen);
         })?;
-        let is_whole = opened.lost.is_none() && opened.next_lsn == lsn.next();
+        let is_whole = opened.lost.is_none() && opened.next_lsn == last.next();
         let alive = opened.last_alive;
         drop(opened.reader);
         opened.store.close(alive)?;
         if is_whole {
             Ok(())
         } else {
-            Err(Failure::refused("the store that was made is not whole: report this"))
+            Err(Failure::refused(
+                "the store that was made is not whole: report this",
+            ))
         }
-    }
-
-    fn take_over(&mut self, registry: &Registry) {
-        self.leases = registry
-            .leases()
-            .map(|lease| CheckpointLease {
-                app: lease.instance().app.clone(),
-                id: lease.instance().id(),
-                lsn: lease.lsn,
-                image: lease.to_image(),
-            })
-            .collect();
-        self.overrides = registry
-            .overrides()
-            .map(|(key, status)| {
-                let OverrideKey { app, id } = key.clone();
-                CheckpointOverride { app, id, status }
-            })
-            .collect();
-        self.found.leases = self.leases.len() as u64;
     }
 }
 

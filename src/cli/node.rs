@@ -9,13 +9,16 @@ use super::screen::{Cell, Paint, Screen, Table};
 use super::text::{clean, size, span};
 
 /// What [`peers`] shows first, and under which head.
-const PEER_COLUMNS: [(&str, &str); 6] = [
+const PEER_COLUMNS: [(&str, &str); 9] = [
     ("peer", "PEER"),
-    ("in_sync", "IN SYNC"),
+    ("kind", "KIND"),
+    ("reachable", "REACHABLE"),
     ("lag_records", "LAG"),
+    ("lag_ms", "LAG TIME"),
     ("cursor", "CURSOR"),
     ("last_success", "LAST SUCCESS"),
-    ("last_error", "LAST ERROR"),
+    ("failures", "FAILURES"),
+    ("error", "ERROR"),
 ];
 
 async fn ask(client: &Client) -> Result<(Vec<u8>, Value), Failure> {
@@ -124,12 +127,16 @@ fn show_peers(peers: &Value, screen: &mut Screen) -> Result<(), Failure> {
         table.row(columns.iter().map(|(name, _)| {
             let value = &peer[*name];
             let paint = match (*name, value) {
-                ("in_sync", Value::Bool(true)) => Paint::Green,
-                ("in_sync", Value::Bool(false)) | ("last_error", Value::String(_)) => Paint::Red,
+                ("reachable", Value::Bool(true)) => Paint::Green,
+                ("reachable", Value::Bool(false)) | ("error", Value::String(_)) => Paint::Red,
                 _ => Paint::Plain,
             };
             let text = match value {
                 Value::String(text) => screen.moments.show(text),
+                Value::Number(ms) if *name == "last_success" => match ms.as_u64() {
+                    Some(ms) if ms > 0 => screen.moments.show_ms(ms),
+                    _ => "never".to_owned(),
+                },
                 value => shown(name, value, screen),
             };
             Cell::painted(text, paint)

@@ -1,7 +1,7 @@
 //! `eurekad history`, `at` and `diff` on the store of a stopped node: the same questions and the same
 //! answers as over the API.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,10 +14,13 @@ use super::history::{Subject, not_complete};
 use super::offline::{Reading, now};
 use super::screen::Screen;
 use super::{at as at_command, changes, diff as diff_command};
+use crate::history::diff::{Sort, compare};
+use crate::history::position::{Moment, by_lsn, by_time};
+use crate::history::travel::{Past, TravelError, registry_at};
 use crate::history::{Before, Entry, Filter, times};
-use crate::registry::change::{LeaseImage, Record};
+use crate::registry::Registry;
+use crate::registry::change::Record;
 use crate::registry::rules::Rules;
-use crate::registry::{OverrideKey, Registry};
 use crate::store::{LogReader, Opened};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 use crate::wire::Format;
@@ -132,8 +135,8 @@ fn oldest(reader: &dyn LogReader) -> Option<Millis> {
     segments.iter().map(|segment| segment.earliest).min()
 }
 
-/// Reads a moment as the API does.
-fn moment(name: &str, text: &str) -> Result<Millis, Failure> {
+/// Reads a time as the API does.
+fn time(name: &str, text: &str) -> Result<Millis, Failure> {
     let now = now();
     let at =
         times::parse(text, now).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
@@ -143,185 +146,137 @@ fn moment(name: &str, text: &str) -> Result<Millis, Failure> {
     Ok(at)
 }
 
-/// Where to stop.
-#[derive(Clone, Copy, Debug)]
-enum Until {
-    Time(Millis),
-    Lsn(Lsn),
-    End,
+impl From<TravelError> for Failure {
+    fn from(error: TravelError) -> Self {
+        match error {
+            TravelError::TooOld(_) => Self::new(Exit::Trimmed, error.to_string()),
+            TravelError::Future { .. } => Self::usage(error.to_string()),
+            TravelError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The position of a time; the newest one stands for everything behind it.
+fn position(opened: &Opened, at: Millis) -> Result<Moment, Failure> {
+    let reader = &*opened.reader;
+    if reader.last_lsn() == Lsn::ZERO && reader.bases().is_empty() {
+        return Ok(Moment {
+            lsn: Lsn::ZERO,
+            at,
+            lost: None,
+        });
+    }
+    Ok(by_time(reader, at)?)
+}
+
+/// The registry as of a moment. Rules decide what changes, not what a record changes: any will do.
+fn look(opened: &Opened, moment: Moment, hint: Option<&Past>) -> Result<Past, Failure> {
+    let rules = Arc::new(Rules::default());
+    Ok(registry_at(&*opened.reader, &rules, moment.lsn, hint)?)
 }
 
 /// The registry as of a moment, or as it was when the node stopped.
 pub(super) fn registry(opened: &Opened, at: Option<&str>) -> Result<Registry, Failure> {
-    let until = match at {
-        Some(text) => Until::Time(moment("at", text)?),
-        None => Until::End,
-    };
-    registry_until(opened, until)
+    let at = at.map_or(Ok(now()), |text| time("at", text))?;
+    let moment = position(opened, at)?;
+    Ok(look(opened, moment, None)?.registry)
 }
 
-fn registry_until(opened: &Opened, until: Until) -> Result<Registry, Failure> {
-    let reader = &*opened.reader;
-    let is_in = |record: &Record| match until {
-        Until::Time(at) => record.at <= at,
-        Until::Lsn(lsn) => record.lsn <= lsn,
-        Until::End => true,
+/// The registry behind everything that was ever written.
+pub(super) fn end(opened: &Opened) -> Result<Registry, Failure> {
+    let newest = opened.reader.bases().last().map_or(Lsn::ZERO, |base| base.lsn);
+    let moment = Moment {
+        lsn: opened.reader.last_lsn().max(newest),
+        at: opened.last_alive,
+        lost: None,
     };
-    if let Until::Lsn(lsn) = until
-        && lsn > reader.last_lsn()
-    {
-        return Err(Failure::usage(format!(
-            "lsn {lsn} is in the future: the newest is {}",
-            reader.last_lsn()
-        )));
-    }
-    let mut registry = Registry::new(Arc::new(Rules::default()));
-    let usable = opened.checkpoint.as_ref().filter(|checkpoint| match until {
-        Until::Time(at) => checkpoint.at <= at,
-        Until::Lsn(lsn) => checkpoint.lsn <= lsn,
-        Until::End => true,
-    });
-    if let Some(checkpoint) = usable {
-        for lease in &checkpoint.leases {
-            let image = lease.image.clone();
-            registry.restore_lease(&lease.app, &lease.id, image, lease.lsn, Millis::ZERO);
-        }
-        for held in &checkpoint.overrides {
-            let key = OverrideKey {
-                app: held.app.clone(),
-                id: held.id.clone(),
-            };
-            registry.restore_override(key, held.status);
-        }
-        registry.restored_at(checkpoint.lsn);
-    } else if reader.first_lsn() > Lsn(1) {
-        return Err(Failure::new(
-            Exit::Trimmed,
-            format!(
-                "this is older than what is kept, which begins at lsn {}{}",
-                reader.first_lsn(),
-                oldest(reader)
-                    .map_or_else(String::new, |at| format!(", {}", times::format(at)))
-            ),
+    Ok(look(opened, moment, None)?.registry)
+}
+
+fn say_what_is_lost(moment: &Moment, past: &Past, screen: &mut Screen) {
+    if let Some((first, last)) = moment.lost.or(past.lost) {
+        screen.note(&format!(
+            "the changes from lsn {first} to {last} are lost; what they changed is not known"
         ));
     }
-    // A clock that was stepped back: what counts is the last change up to the moment.
-    let mut waiting: Vec<Record> = Vec::new();
-    let from = registry.lsn();
-    each_record(reader, |record| {
-        if record.lsn > from {
-            if is_in(record) {
-                for record in waiting.drain(..) {
-                    registry.evolve(&record, Millis::ZERO);
-                }
-                registry.evolve(record, Millis::ZERO);
-            } else {
-                waiting.push(record.clone());
-            }
-        }
-        Ok(())
-    })?;
-    Ok(registry)
 }
 
 /// `at`.
 pub(super) fn at(dir: &Path, arguments: &AtArgs, screen: &mut Screen) -> Outcome {
-    let until = match (arguments.lsn, &arguments.time) {
-        (Some(lsn), _) => Until::Lsn(Lsn(lsn)),
-        (None, Some(time)) => Until::Time(moment("at", time)?),
-        (None, None) => Until::End,
+    let asked = match (arguments.lsn, &arguments.time) {
+        (Some(lsn), _) => Ok(Lsn(lsn)),
+        (None, Some(text)) => Err(time("at", text)?),
+        (None, None) => Err(now()),
     };
     let mut reading = Reading::open(dir, screen)?;
-    let registry = registry_until(reading.opened(), until)?;
+    let moment = match asked {
+        Ok(lsn) => by_lsn(&*reading.opened().reader, lsn)?,
+        Err(at) => position(reading.opened(), at)?,
+    };
+    let past = look(reading.opened(), moment, None)?;
     reading.close()?;
+    say_what_is_lost(&moment, &past, screen);
     let only = arguments.app.as_deref();
     let format = if arguments.xml {
         Format::Xml
     } else {
         Format::Json
     };
-    let document = list(&registry, only, format);
+    let document = list(&past.registry, only, format);
     if arguments.xml || arguments.json {
         screen.document(&document)?;
         return Ok(Exit::Done);
     }
     let document: Value = serde_json::from_slice(&document)
         .map_err(|error| Failure::refused(format!("the list is no JSON: {error}")))?;
-    let when = match until {
-        Until::Time(at) => Some(times::format(at)),
-        Until::Lsn(_) | Until::End => None,
-    };
-    let lsn = registry.lsn().to_string();
-    at_command::show(&document, Some(&lsn), when.as_deref(), only, screen)
+    let (lsn, at) = (moment.lsn.to_string(), times::format(moment.at));
+    at_command::show(&document, Some(&lsn), Some(&at), only, screen)
 }
 
 /// `diff`.
 pub(super) fn diff(dir: &Path, arguments: &DiffArgs, screen: &mut Screen) -> Outcome {
-    let (from, to) = (
-        moment("from", &arguments.from)?,
-        moment("to", &arguments.to)?,
-    );
+    let (from, to) = (time("from", &arguments.from)?, time("to", &arguments.to)?);
     if from > to {
         return Err(Failure::usage("from: later than to"));
     }
     let mut reading = Reading::open(dir, screen)?;
-    let earlier = registry_until(reading.opened(), Until::Time(from))?;
-    let later = registry_until(reading.opened(), Until::Time(to))?;
+    let opened = reading.opened();
+    let (from, to) = (position(opened, from)?, position(opened, to)?);
+    let before = look(opened, from, None)?;
+    let after = look(opened, to, Some(&before))?;
     reading.close()?;
-    let document = compare(&earlier, &later, arguments.app.as_deref(), (from, to));
+    let apps: Vec<AppName> = arguments.app.iter().map(|app| AppName::new(app)).collect();
+    let mut lists: [Vec<Value>; 3] = Default::default();
+    compare(
+        &before.registry,
+        &after.registry,
+        &apps,
+        &mut |sort, different| {
+            let list = match sort {
+                Sort::Added => 0,
+                Sort::Removed => 1,
+                Sort::Changed => 2,
+            };
+            lists[list].push(json!(different));
+        },
+    );
+    let [added, removed, changed] = lists;
+    let of = |moment: &Moment| json!({"at": times::format(moment.at), "lsn": moment.lsn.0});
+    let is_complete = from.lost.or(before.lost).or(to.lost).or(after.lost).is_none();
+    let document = json!({
+        "from": of(&from),
+        "to": of(&to),
+        "complete": is_complete,
+        "added": added,
+        "removed": removed,
+        "changed": changed,
+    });
+    say_what_is_lost(&from, &before, screen);
+    say_what_is_lost(&to, &after, screen);
     if arguments.json {
         screen.document(document.to_string().as_bytes())?;
     } else {
         diff_command::show(&document, screen)?;
     }
     Ok(diff_command::verdict(&document, arguments.exit_code))
-}
-
-/// The document of `/registry/diff`.
-fn compare(
-    earlier: &Registry,
-    later: &Registry,
-    only: Option<&str>,
-    (from, to): (Millis, Millis),
-) -> Value {
-    let all = |registry: &Registry| -> BTreeMap<(String, String), LeaseImage> {
-        registry
-            .apps()
-            .filter(|(name, _)| only.is_none_or(|only| only.eq_ignore_ascii_case(name.as_str())))
-            .flat_map(|(name, app)| {
-                app.leases().map(|lease| {
-                    let id = lease.instance().id_text().to_owned();
-                    ((name.as_str().to_owned(), id), lease.to_image())
-                })
-            })
-            .collect()
-    };
-    let (before, mut after) = (all(earlier), all(later));
-    let (mut removed, mut changed) = (Vec::new(), Vec::new());
-    for ((app, id), was) in before {
-        match after.remove(&(app.clone(), id.clone())) {
-            None => removed.push(json!({
-                "app": app, "instance": id, "status": was.instance.status.as_str(),
-            })),
-            Some(is) => {
-                let changes = crate::history::entry::differences(&was, &is);
-                if !changes.is_empty() {
-                    changed.push(json!({"app": app, "instance": id, "changes": changes}));
-                }
-            }
-        }
-    }
-    let added: Vec<Value> = after
-        .into_iter()
-        .map(|((app, id), is)| {
-            json!({"app": app, "instance": id, "status": is.instance.status.as_str()})
-        })
-        .collect();
-    json!({
-        "from": {"at": times::format(from), "lsn": earlier.lsn().0},
-        "to": {"at": times::format(to), "lsn": later.lsn().0},
-        "added": added,
-        "removed": removed,
-        "changed": changed,
-    })
 }

@@ -494,6 +494,8 @@ impl Walk<'_> {
             bytes: covered.bytes,
             earliest: covered.earliest,
             latest: covered.latest,
+            after: Lsn(facts.after),
+            base: Lsn(facts.base),
         });
         self.before = Some(if is_closed && !is_last {
             Lsn(facts.last)
