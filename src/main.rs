@@ -1,4 +1,5 @@
-//! The `eurekad` program: arguments, configuration, the node, and the wait for a signal to stop.
+//! The `eurekad` program: arguments, configuration, the node, and the wait for a signal to stop; or
+//! one of the commands that ask a node.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -13,6 +14,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 fn main() -> ExitCode {
+    if let Some(code) = eurekad::cli::run(std::env::args_os().skip(1), std::env::vars_os()) {
+        return code;
+    }
     let loaded = Config::load(
         std::env::args_os().skip(1),
         std::env::vars_os(),

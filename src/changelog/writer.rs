@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
 use super::apply::{Asked, apply};
-use super::recover::replay;
+use super::replay::replay;
 use super::{
     ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable, write_checkpoint,
 };
@@ -268,8 +268,12 @@ impl Writer {
     }
 
     fn publish(&mut self) {
-        self.log.published.store(Arc::new(self.state.clone()));
-        self.log.moved.send_replace(self.state.lsn());
+        let state = Arc::new(self.state.clone());
+        self.log.published.store(state.clone());
+        self.log.moved.send_replace(state.lsn());
+        if self.uncommitted.is_empty() {
+            self.log.committed.send_replace(state);
+        }
         self.refresh_stats();
     }
 
@@ -337,6 +341,8 @@ impl Writer {
         if let Some(store) = &mut self.store {
             store.commit(Durability::Disk)?;
             self.uncommitted.clear();
+            // Within a batch that is not published yet this is the state before it.
+            self.log.committed.send_replace(self.log.snapshot());
         }
         Ok(())
     }
@@ -400,13 +406,8 @@ impl Writer {
         let before = state.lsn();
         if opened.last_lsn > before {
             let registry = &mut state.registry;
-            replay(
-                registry,
-                &*reader,
-                opened.last_lsn,
-                now.mono,
-                &mut |_, _| {},
-            )?;
+            let range = (before.next().max(reader.first_lsn()), opened.last_lsn);
+            replay(registry, &*reader, range, now.mono, &mut |_, _| {})?;
             for record in reader.read(before.next(), usize::MAX, usize::MAX)? {
                 state.delta.push(&record, now.mono);
             }

@@ -40,6 +40,26 @@ pub(crate) struct Arguments {
 const OPTIONS: &[&str] = &["config", "data-dir", "help", "version"];
 const COMMANDS: &[&str] = &["serve", "config", "help", "version"];
 
+/// The commands that are not the server's ([`crate::cli`]); they come before everything else.
+pub const CLIENT_COMMANDS: &[&str] = &[
+    "history",
+    "at",
+    "diff",
+    "watch",
+    "explain",
+    "drain",
+    "quarantine",
+    "release",
+    "overrides",
+    "peers",
+    "status",
+    "export",
+    "import",
+    "store",
+    "completions",
+    "man",
+];
+
 /// Reads the arguments behind the program's name.
 pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Arguments {
     let mut read = Arguments::default();
@@ -129,7 +149,11 @@ fn unknown(name: &str) -> String {
 }
 
 fn no_option(argument: &str) -> ConfigError {
-    let why = match closest(argument, COMMANDS.iter().copied()) {
+    let known = COMMANDS.iter().chain(CLIENT_COMMANDS).copied();
+    let why = match closest(argument, known) {
+        Some(known) if known == argument => {
+            format!("a command comes first: eurekad {known} ...")
+        }
         Some(known) => format!("there is no such command; did you mean {known}?"),
         None => "neither a command nor an option; --help lists them".to_owned(),
     };
@@ -152,8 +176,22 @@ Usage: eurekad [COMMAND] [OPTIONS] [--PROPERTY=VALUE ...]
 Commands:
   serve      run the server (what happens without a command)
   config     print every setting in force and where it came from
-  help       print this
+  help       print this, or with a command its options and examples
   version    print the version
+
+Asking a running node (--server URL), or the store of a stopped one (--data-dir DIR):
+  history    who changed what, when and why        at         the registry at a moment
+  diff       what differs between two moments      export     registry or history to a file
+Asking a running node:
+  watch      changes as they happen                explain    why an instance is there, or not
+  drain      out of traffic for a while, gently    quarantine out of traffic, whatever it says
+  release    end of a drain or quarantine          overrides  list them, lift them
+  status     how the node is                       peers      how its peers keep up
+  import     register what a file holds, or make a store of a history
+On a stopped node:
+  store      check, repair, stats, compact
+For the shell:
+  completions bash|zsh|fish                        man        the manual pages
 
 Options:
   --data-dir DIR   where the log is kept, short for --eurekad.data-dir [./eurekad-data]
@@ -198,6 +236,9 @@ Peers (none unless configured):
   eurekad.peers-by-address                          a name with several addresses is several peers:
                                                     auto | true | false [auto]
   eurekad.dns-servers                               by comma, instead of the system's [none]
+  eurekad.peer-ca-file                              for https URLs: PEM, besides the system's [none]
+  eurekad.peer-cert-file                            PEM, shown to peers that ask [none]
+  eurekad.peer-key-file                             PEM, the key of that [none]
   eureka.client.register-with-eureka                [true if there are peers]
   eureka.client.fetch-registry                      [true if there are peers]
   eureka.instance.hostname                          how peers name this node [the machine's]

@@ -33,7 +33,7 @@ mod store;
 mod tests;
 mod value;
 
-pub use args::Command;
+pub use args::{CLIENT_COMMANDS, Command};
 pub use bind::Setting;
 pub use choice::Choice;
 pub use compatibility::*;

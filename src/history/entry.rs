@@ -173,6 +173,9 @@ impl<'a> Before<'a> {
             Self::State(_, status) => status,
             Self::Nothing => None,
         }
+        // One to UNKNOWN, which only the `eureka` profile keeps, is not to be told from none by what
+        // follows it.
+        .filter(|status| *status != Status::Unknown)
     }
 }
 
@@ -274,11 +277,13 @@ fn changes(record: &Record, before: Before<'_>) -> BTreeMap<String, FieldChange>
     }
     if record.change.override_effect != OverrideEffect::Keep {
         let shown = |of: Option<Status>| of.map_or(Value::Null, status);
-        differ.add(
-            "override",
-            shown(before.override_()),
-            shown(override_after(record)),
-        );
+        // Of an id without a lease only a hold's own override is known.
+        let was = match (&record.change.lease, record.change.hold_effect) {
+            (Some(_), _) => before.override_(),
+            (None, HoldEffect::Put(hold)) if !hold.is_active() => Some(Status::OutOfService),
+            (None, _) => None,
+        };
+        differ.add("override", shown(was), shown(override_after(record)));
     }
     differ.0
 }

@@ -33,6 +33,8 @@ use crate::config::{
     BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
 use crate::history;
+use crate::history::feed::Feed;
+use crate::history::travel::Traveller;
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
 use crate::replication::reconcile::DigestCache;
@@ -57,6 +59,8 @@ pub struct Api {
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) cache: Arc<ResponseCache>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Has to be driven by [`Feed::follow`].
+    pub(crate) feed: Arc<Feed>,
     started: Millis,
     gate: Arc<ReadsGate>,
     pub(crate) peers: Arc<PeerStates>,
@@ -69,6 +73,7 @@ pub struct Api {
     negotiation: Dialect,
     limits: Limits,
     bodies: BodyReader,
+    travels: own::travel::Travels,
     requests: AtomicU64,
 }
 
@@ -138,7 +143,10 @@ impl Api {
             accept_gzip: knobs.gzip_request_bodies == GzipRequestBodies::Accept,
             budget: Arc::new(Semaphore::new(BODY_BUDGET_KIB)),
         };
+        let index = remembered.index.clone();
+        let feed = Feed::new(log.clone(), index, config.server.max_watchers);
         Self {
+            feed: Arc::new(feed),
             started: clock.now().mono,
             gate: peering.gate,
             peers: peering.states,
@@ -152,6 +160,7 @@ impl Api {
             negotiation,
             limits,
             bodies,
+            travels: own::travel::Travels::new(&log),
             requests: AtomicU64::new(0),
             config,
             log,
@@ -283,6 +292,11 @@ impl Api {
 
     fn own_id(&self) -> &str {
         &self.config.instance.instance_id
+    }
+
+    /// Who tells the past, to let go of what it remembers from time to time.
+    pub fn traveller(&self) -> Arc<Traveller> {
+        self.travels.traveller()
     }
 
     /// Requests since the start.

@@ -147,6 +147,41 @@ impl DirLock {
     }
 }
 
+/// A look at a data directory that keeps servers out and writes nothing.
+#[derive(Debug)]
+pub(super) struct Looking {
+    _file: Option<File>,
+}
+
+impl DirLock {
+    /// Keeps others from taking the lock, without taking it.
+    ///
+    /// # Errors
+    /// Somebody has it, or the directory cannot be read.
+    pub(super) fn look(dir: &Path) -> Result<Looking, StoreError> {
+        let path = dir.join("lock");
+        fs::read_dir(dir).map_err(|error| StoreError::io("read the directory", dir, error))?;
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            // Nobody ever took it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Looking { _file: None });
+            }
+            Err(error) => return Err(StoreError::io("open the lock file", &path, error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Looking { _file: Some(file) }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
+                dir: dir.to_path_buf(),
+                pid: read_pid(&mut file),
+            }),
+            Err(TryLockError::Error(error)) => {
+                Err(StoreError::io("look at the lock file", &path, error))
+            }
+        }
+    }
+}
+
 fn read_pid(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.rewind().ok()?;

@@ -233,4 +233,4 @@ pub(super) fn decode_segment(bytes: &[u8]) -> Result<SegmentV1, DecodeError> {
 
 #[cfg(test)]
 #[path = "record_tests.rs"]
-mod tests;
+pub(super) mod tests;

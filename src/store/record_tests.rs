@@ -127,7 +127,7 @@ fn hold_effect() -> impl Strategy<Value = HoldEffect> {
 }
 
 prop_compose! {
-    fn any_record()(
+    pub(crate) fn any_record()(
         (lsn, at) in any::<(u64, u64)>(),
         origin in origin(),
         (principal, address, user_agent, reason) in

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::store::bases::Bounds;
 use crate::store::db::{Database, damaged, guarded};
 use crate::store::files::{self, DirLock};
 use crate::store::inspect::{Inspected, inspect};
@@ -47,12 +48,12 @@ pub(super) fn open(
 
 /// What the comparison with the watermark says.
 #[derive(Debug)]
-struct Verdict {
+pub(super) struct Verdict {
     /// The LSN before the next one.
     end: Lsn,
     /// The checkpoint that leads over the hole in front of the next LSN.
     base: Lsn,
-    lost: Option<Loss>,
+    pub(super) lost: Option<Loss>,
 }
 
 struct Recovery<'a> {
@@ -213,50 +214,8 @@ impl Recovery<'_> {
         Ok(Some(copy))
     }
 
-    /// Compares what is there with what was promised.
-    ///
-    /// # Errors
-    /// [`StoreError::Damaged`] if acknowledged records are missing.
     fn judge(&self, inspected: &Inspected) -> Result<Verdict, StoreError> {
-        let (end, covered) = (inspected.end(), inspected.covered());
-        let mark = self.mark.unwrap_or_default();
-        let promised = mark.promised(self.boot_id).max(inspected.tail);
-        let (first, last) = (end.next(), mark.given_out.max(mark.acknowledged));
-        if promised > end.max(covered) {
-            return Err(damaged(
-                format!("lsn {first}"),
-                format!("the log ends at lsn {end}, but lsn {promised} was acknowledged"),
-            ));
-        }
-        let loss = |cause, last: Lsn| {
-            Some(Loss {
-                first,
-                last: last.max(first),
-                cause,
-            })
-        };
-        let skipped = Lsn(end.max(last).max(covered).0.saturating_add(SKIP));
-        Ok(if covered > end {
-            let lost = loss(LossCause::HistoryOnly, covered);
-            Verdict {
-                end: skipped,
-                base: covered,
-                lost,
-            }
-        } else if mark.may_have_told_more(end, self.boot_id) {
-            let lost = loss(LossCause::NotSynced, last);
-            Verdict {
-                end: skipped,
-                base: inspected.base,
-                lost,
-            }
-        } else {
-            Verdict {
-                end,
-                base: inspected.base,
-                lost: None,
-            }
-        })
+        judge(self.mark, self.boot_id, inspected)
     }
 
     /// The verdict for going on with what is left.
@@ -379,12 +338,20 @@ impl Recovery<'_> {
         };
         let watermark = WatermarkFile::open(&self.options.dir, start)?;
         let last = inspected.last;
+        // One whose header cannot be read leads nowhere; its file goes with the next checkpoint.
+        let checkpoints = inspected
+            .bases
+            .iter()
+            .chain(&inspected.kept)
+            .filter_map(|lsn| checkpoint::facts(&self.options.dir, *lsn).ok())
+            .collect();
         let shared = Arc::new(Shared::new(
             self.options.dir.clone(),
             database,
             inspected.segments,
             (last, end.next()),
-            inspected.kept,
+            checkpoints,
+            Bounds::of(self.options),
             lock,
         ));
         let store = SledStore::new(
@@ -407,6 +374,56 @@ impl Recovery<'_> {
             lost: verdict.lost,
         })
     }
+}
+
+/// Compares what is there with what was promised: the watermark of the run before, if it can be read.
+///
+/// # Errors
+/// [`StoreError::Damaged`] if acknowledged records are missing.
+pub(super) fn judge(
+    mark: Option<Watermark>,
+    boot_id: u128,
+    inspected: &Inspected,
+) -> Result<Verdict, StoreError> {
+    let (end, covered) = (inspected.end(), inspected.covered());
+    let mark = mark.unwrap_or_default();
+    let promised = mark.promised(boot_id).max(inspected.tail);
+    let (first, last) = (end.next(), mark.given_out.max(mark.acknowledged));
+    if promised > end.max(covered) {
+        return Err(damaged(
+            format!("lsn {first}"),
+            format!("the log ends at lsn {end}, but lsn {promised} was acknowledged"),
+        ));
+    }
+    let loss = |cause, last: Lsn| {
+        Some(Loss {
+            first,
+            last: last.max(first),
+            cause,
+        })
+    };
+    let skipped = Lsn(end.max(last).max(covered).0.saturating_add(SKIP));
+    Ok(if covered > end {
+        let lost = loss(LossCause::HistoryOnly, covered);
+        Verdict {
+            end: skipped,
+            base: covered,
+            lost,
+        }
+    } else if mark.may_have_told_more(end, boot_id) {
+        let lost = loss(LossCause::NotSynced, last);
+        Verdict {
+            end: skipped,
+            base: inspected.base,
+            lost,
+        }
+    } else {
+        Verdict {
+            end,
+            base: inspected.base,
+            lost: None,
+        }
+    })
 }
 
 /// 128 random bits. The standard library seeds its hashers from the system; an id needs no more

@@ -51,10 +51,14 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.body-timeout"),
     honoured("eurekad.shutdown-grace"),
     honoured("eurekad.max-connections"),
+    honoured("eurekad.max-watchers"),
     honoured("eurekad.worker-threads"),
     honoured("eurekad.log-format"),
     honoured("eurekad.peers-by-address"),
     honoured("eurekad.dns-servers"),
+    honoured("eurekad.peer-ca-file"),
+    honoured("eurekad.peer-cert-file"),
+    honoured("eurekad.peer-key-file"),
 ];
 
 /// What users of the Spring server set besides. Everything else of these prefixes is Spring's own

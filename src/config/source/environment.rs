@@ -65,10 +65,15 @@ fn is_service_address(name: &str, value: &str) -> bool {
     name.ends_with("_PORT") && (value.starts_with("tcp://") || value.starts_with("udp://"))
 }
 
-/// `EUREKA_...` and `EUREKAD_...`, except what Kubernetes sets for a service of such a name.
+/// Variables for the commands that ask a node ([`crate::cli`]).
+const OF_CLIENT_COMMANDS: [&str; 3] = ["EUREKAD_SERVER", "EUREKAD_USER", "EUREKAD_PASSWORD"];
+
+/// `EUREKA_...` and `EUREKAD_...`, except what is for other commands and what Kubernetes sets for a
+/// service of such a name.
 fn looks_meant(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let meant = upper.starts_with("EUREKA_") || upper.starts_with("EUREKAD_");
+    let meant = (upper.starts_with("EUREKA_") || upper.starts_with("EUREKAD_"))
+        && !OF_CLIENT_COMMANDS.contains(&upper.as_str());
     let of_a_service = upper.ends_with("_SERVICE_HOST")
         || upper.contains("_SERVICE_PORT")
         || upper.ends_with("_PORT")

@@ -8,6 +8,8 @@ mod hold;
 mod lines;
 mod node;
 mod problem;
+pub(super) mod travel;
+mod watch;
 
 use std::borrow::Cow;
 
@@ -71,14 +73,14 @@ impl Api {
         }
         let answered: Answered = match own {
             Own::History { app, id } => self.history(app.as_deref(), id.as_deref(), head).await,
-            Own::Registry => Err(Problem::not_found()),
-            Own::RegistryDiff => Err(Problem::not_found()),
-            Own::Watch => Err(Problem::not_found()),
-            Own::Changes => Err(Problem::not_found()),
             Own::Explain { app, id } => self.explain(&app, &id, head).await,
             Own::Drain { app, id } => self.hold(HoldKind::Drain, &app, &id, head).await,
             Own::Quarantine { app, id } => self.hold(HoldKind::Quarantine, &app, &id, head).await,
             Own::Overrides => self.overrides(head).await,
+            Own::Registry => self.registry_at(head).await,
+            Own::RegistryDiff => self.registry_diff(head).await,
+            Own::Watch => self.watch(head),
+            Own::Changes => self.changes(head).await,
             Own::Node => self.node().await,
             Own::OpenApi => Err(Problem::not_found()),
         };

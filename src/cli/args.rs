@@ -1,0 +1,662 @@
+//! What can be typed: the commands, their options, and the texts of `--help`.
+//!
+//! The server's own command line (`eurekad`, `serve`, `config`) takes every property as an option and
+//! is read in [`crate::config`]; `serve` and `config` stand here for completions and pages alone.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Printed below every command's help.
+pub(super) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the answer is no: not there, differences found (diff --exit-code), damaged
+  2  wrong usage or input
+  3  server or store not reachable, or it refused
+  4  further back than what is kept
+
+Environment:
+  EUREKAD_SERVER    the server's URL, instead of --server
+  EUREKAD_USER      the user, instead of --user
+  EUREKAD_PASSWORD  the password of that user
+  NO_COLOR          no colours";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "eurekad",
+    version,
+    about = "A Eureka service registry that remembers: every change is a record in a durable log",
+    long_about = "A Eureka service registry that remembers: every change is a record in a durable log.\n\n\
+        Without a command it is the server. The other commands ask a running node, or read the \
+        store of a stopped one.",
+    disable_help_subcommand = true,
+    subcommand_required = true
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the server (what happens without a command)
+    #[command(
+        long_about = "Run the server, which is what happens without a command. Every property of a \
+            Spring Eureka server can be given as --name=value; eurekad --help lists the important ones."
+    )]
+    Serve(AnyProperty),
+    /// Print every setting in force and where it came from
+    Config(AnyProperty),
+    /// Who changed what, when and why
+    #[command(after_help = "\
+Examples:
+  eurekad history                                   the last 100 changes
+  eurekad history BILLING/billing-1 --from -2h      one instance, since two hours ago
+  eurekad history --kind evicted,cancelled --from 2026-11-30T03:00:00Z --all
+  eurekad history BILLING --origin operator --reason 'deploy 4711'
+  eurekad history --data-dir /var/lib/eurekad --all --ndjson    of a stopped node")]
+    History(HistoryArgs),
+    /// The registry as it was at a moment
+    #[command(after_help = "\
+Examples:
+  eurekad at -15m                                   a quarter of an hour ago
+  eurekad at 2026-11-30T03:00:00+01:00 --app BILLING
+  eurekad at --lsn 4711 --json                      right after change 4711, as /eureka/apps")]
+    At(AtArgs),
+    /// What differs between two moments
+    #[command(after_help = "\
+Examples:
+  eurekad diff -1h                                  what the last hour has changed
+  eurekad diff 2026-11-30T03:00:00Z 2026-11-30T03:30:00Z --app BILLING
+  eurekad diff -5m --exit-code && echo nothing has changed")]
+    Diff(DiffArgs),
+    /// Print changes as they happen
+    #[command(
+        long_about = "Print changes as they happen, one line each. A connection that is cut is opened \
+            again, and nothing is left out or told twice: the log is read on from the last change \
+            that was printed.",
+        after_help = "\
+Examples:
+  eurekad watch                                     everything, from now on
+  eurekad watch --app BILLING,ORDERS --kind evicted
+  eurekad watch --from 4711 --json                  from change 4711 on, one JSON object a line
+  timeout 60 eurekad watch --app BILLING --count 1  wait until something happens to BILLING"
+    )]
+    Watch(WatchArgs),
+    /// Why an instance is there, or no longer there
+    #[command(after_help = "\
+Examples:
+  eurekad explain BILLING/billing-1
+  eurekad explain BILLING/billing-1 --json | jq .because.reason")]
+    Explain(ExplainArgs),
+    /// Take an instance out of traffic for a while, gently
+    #[command(after_help = "\
+Examples:
+  eurekad drain BILLING/billing-1 --for 10m --reason 'deploy 4711'
+  eurekad release BILLING/billing-1                 before the ten minutes are over")]
+    Drain(HoldArgs),
+    /// Take an instance out of traffic for a while, whatever it says of itself
+    #[command(after_help = "\
+Examples:
+  eurekad quarantine BILLING/billing-1 --for 2h --reason 'answers 500, see incident 12'")]
+    Quarantine(HoldArgs),
+    /// End a drain or a quarantine
+    Release(ReleaseArgs),
+    /// Statuses that operators have set
+    #[command(subcommand)]
+    Overrides(OverridesCommand),
+    /// How this node and its peers keep up with each other
+    Peers(NodeArgs),
+    /// How the node is
+    Status(NodeArgs),
+    /// Write the registry or its history to a file
+    #[command(
+        long_about = "Write the registry, or with --history the whole log, to standard output or a \
+            file.\n\nThe registry in NDJSON is one registration a line, which `eurekad import` and \
+            POST /eureka/apps/APP take. The history in NDJSON holds every record in full and the \
+            state at its end, and `eurekad import --history` makes a store of it.",
+        after_help = "\
+Examples:
+  eurekad export > registry.ndjson
+  eurekad export --format xml --at -1h --output before.xml
+  eurekad export --history --output history.ndjson
+  eurekad export --history --data-dir /var/lib/eurekad | gzip > history.ndjson.gz"
+    )]
+    Export(ExportArgs),
+    /// Register what a file holds, or make a store of a history
+    #[command(
+        long_about = "Register every instance of a file with a running server, overrides included. \
+            The file may be NDJSON of `eurekad export`, or the JSON or XML of /eureka/apps of any \
+            Eureka server.\n\nWith --history, make a store of a history instead, in a data directory \
+            that has none: positions in the log are kept, and a server can be started on it.",
+        after_help = "\
+Examples:
+  curl -s http://old-eureka:8761/eureka/apps | eurekad import
+  eurekad import registry.ndjson --server http://eureka-1:8761
+  eurekad import --history history.ndjson --data-dir /var/lib/eurekad-new"
+    )]
+    Import(ImportArgs),
+    /// Look into, mend and shrink the store of a stopped node
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Print the completions of a shell
+    #[command(after_help = "\
+Examples:
+  eurekad completions bash > /etc/bash_completion.d/eurekad
+  eurekad completions zsh > \"${fpath[1]}/_eurekad\"
+  eurekad completions fish > ~/.config/fish/completions/eurekad.fish")]
+    Completions { shell: Shell },
+    /// Print the manual page, or write all of them into a directory
+    #[command(after_help = "\
+Examples:
+  eurekad man | man -l -
+  eurekad man --dir /usr/local/share/man/man1")]
+    Man {
+        /// Write the pages of all commands into this directory, which is created if need be
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// Stands for the server's own options, which are read elsewhere.
+#[derive(Debug, Args)]
+pub(super) struct AnyProperty {
+    /// Where the log is kept [default: ./eurekad-data]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// A .yml, .yaml or .properties file; may be given several times
+    #[arg(long, value_name = "FILE")]
+    config: Vec<PathBuf>,
+    /// Any property as --name=value
+    #[arg(value_name = "--PROPERTY=VALUE", allow_hyphen_values = true)]
+    properties: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Which server to ask, and as whom.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct ServerArgs {
+    /// The server's URL, with its context path if it has one [default: http://localhost:8761]
+    ///
+    /// May hold user and password. A service URL, such as clients have it, will do: /eureka at its
+    /// end is left off.
+    #[arg(long, value_name = "URL", help_heading = "Server")]
+    pub(super) server: Option<String>,
+    /// Who asks; the password is taken from EUREKAD_PASSWORD unless it follows here
+    #[arg(long, value_name = "NAME[:PASSWORD]", help_heading = "Server")]
+    pub(super) user: Option<String>,
+    /// Trust the certification authorities of this file too, in PEM form
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    pub(super) ca: Option<PathBuf>,
+    /// Show this certificate to the server; needs --key
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = "Server")]
+    pub(super) cert: Option<PathBuf>,
+    /// The private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "Server")]
+    pub(super) key: Option<PathBuf>,
+    /// How long to wait for an answer to begin, s
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        help_heading = "Server"
+    )]
+    pub(super) timeout: u64,
+}
+
+/// A running node or the store of a stopped one.
+#[derive(Clone, Debug, Args)]
+pub(super) struct SourceArgs {
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    /// Read the store of a stopped node instead of asking a running one
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["server", "user"],
+        help_heading = "Server"
+    )]
+    pub(super) data_dir: Option<PathBuf>,
+}
+
+/// How answers look.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(super) struct ViewArgs {
+    /// Times in UTC instead of this machine's zone
+    #[arg(long, help_heading = "Output")]
+    pub(super) utc: bool,
+    /// When to use colours
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t = Colour::Auto,
+        help_heading = "Output"
+    )]
+    pub(super) color: Colour,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Colour {
+    /// On a terminal, unless `NO_COLOR` is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// Whose changes: `APP` or `APP/ID`.
+#[derive(Debug, Args)]
+pub(super) struct HistoryArgs {
+    /// An application, or an instance as APP/ID [default: all]
+    #[arg(value_name = "APP[/ID]")]
+    pub(super) of: Option<String>,
+    /// From this moment on: RFC 3339, a date, epoch seconds or ms, or a span back such as -15m
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(super) from: Option<String>,
+    /// Up to this moment, which is left out itself
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(super) to: Option<String>,
+    /// Only these kinds, by comma: registered, re-registered, override-set, override-lifted,
+    /// status-restored, metadata-updated, cancelled, evicted, drained, quarantined, released, ...
+    #[arg(long, value_name = "KIND[,KIND...]")]
+    pub(super) kind: Option<String>,
+    /// Only changes whose reason holds this text, in upper or lower case
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: Option<String>,
+    /// Only changes of a principal or user agent that holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub(super) actor: Option<String>,
+    /// Only changes that came from: client, operator, peer, timer, peer:NAME
+    #[arg(long, value_name = "ORIGIN")]
+    pub(super) origin: Option<String>,
+    /// Only changes asked for from this address or network
+    #[arg(long, value_name = "IP[/PREFIX]")]
+    pub(super) address: Option<String>,
+    /// The oldest change first
+    #[arg(long)]
+    pub(super) oldest_first: bool,
+    /// At most this many changes
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with = "all"
+    )]
+    pub(super) limit: u64,
+    /// All changes that there are
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Go on behind this cursor, which a JSON answer gave as "next"
+    #[arg(long, value_name = "CURSOR", conflicts_with_all = ["all", "data_dir"])]
+    pub(super) cursor: Option<String>,
+    /// The server's JSON document, one page of at most 1000 changes
+    #[arg(long, conflicts_with_all = ["ndjson", "all"], help_heading = "Output")]
+    pub(super) json: bool,
+    /// One JSON object a line
+    #[arg(long, help_heading = "Output")]
+    pub(super) ndjson: bool,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AtArgs {
+    /// The moment: RFC 3339, a date, epoch seconds or ms, now, or a span back such as -15m
+    #[arg(
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        required_unless_present = "lsn",
+        conflicts_with = "lsn"
+    )]
+    pub(super) time: Option<String>,
+    /// Right after this change
+    #[arg(long, value_name = "LSN")]
+    pub(super) lsn: Option<u64>,
+    /// Only this application
+    #[arg(long, value_name = "APP")]
+    pub(super) app: Option<String>,
+    /// The document of /eureka/apps in JSON
+    #[arg(long, conflicts_with = "xml", help_heading = "Output")]
+    pub(super) json: bool,
+    /// The document of /eureka/apps in XML
+    #[arg(long, help_heading = "Output")]
+    pub(super) xml: bool,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DiffArgs {
+    /// The earlier moment: RFC 3339, a date, epoch seconds or ms, or a span back such as -15m
+    #[arg(value_name = "FROM", allow_hyphen_values = true)]
+    pub(super) from: String,
+    /// The later moment
+    #[arg(value_name = "TO", allow_hyphen_values = true, default_value = "now")]
+    pub(super) to: String,
+    /// Only this application
+    #[arg(long, value_name = "APP")]
+    pub(super) app: Option<String>,
+    /// Exit with 1 if there are differences
+    #[arg(long)]
+    pub(super) exit_code: bool,
+    /// The server's JSON document
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct WatchArgs {
+    /// The first change to print, by its LSN [default: whatever comes from now on]
+    #[arg(long, value_name = "LSN")]
+    pub(super) from: Option<u64>,
+    /// Only these applications, by comma
+    #[arg(long, value_name = "APP[,APP...]")]
+    pub(super) app: Option<String>,
+    /// Only these kinds, by comma; see history --help
+    #[arg(long, value_name = "KIND[,KIND...]")]
+    pub(super) kind: Option<String>,
+    /// End after this many changes
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub(super) count: Option<u64>,
+    /// End with an error when the connection is cut, instead of opening it again
+    #[arg(long)]
+    pub(super) no_reconnect: bool,
+    /// One JSON object a line
+    #[arg(long, visible_alias = "ndjson", help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExplainArgs {
+    /// The instance as APP/ID
+    #[arg(value_name = "APP/ID")]
+    pub(super) instance: String,
+    /// The server's JSON document
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct HoldArgs {
+    /// The instance as APP/ID
+    #[arg(value_name = "APP/ID")]
+    pub(super) instance: String,
+    /// For how long: 30s, 15m, 2h, PT15M
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(super) duration: Option<String>,
+    /// Why; it stands in the history
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: Option<String>,
+    /// What the server answered
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReleaseArgs {
+    /// The instance as APP/ID
+    #[arg(value_name = "APP/ID")]
+    pub(super) instance: String,
+    /// Why; it stands in the history
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: Option<String>,
+    /// What the server answered
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum OverridesCommand {
+    /// Lift every override of an application
+    #[command(after_help = "\
+Examples:
+  eurekad overrides lift --app BILLING --reason 'incident 12 is over'")]
+    Lift(LiftArgs),
+    /// List the instances whose status was set
+    List(ListArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LiftArgs {
+    /// The application
+    #[arg(long, value_name = "APP")]
+    pub(super) app: String,
+    /// Why; it stands in the history
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: Option<String>,
+    /// What the server answered
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// Only this application
+    #[arg(long, value_name = "APP")]
+    pub(super) app: Option<String>,
+    /// An array of {app, instance, status, override}
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct NodeArgs {
+    /// The server's JSON
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ExportFormat {
+    /// One registration, or one record, a line
+    Ndjson,
+    /// The document of /eureka/apps in JSON
+    Json,
+    /// The document of /eureka/apps in XML
+    Xml,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExportArgs {
+    /// The form
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = ExportFormat::Ndjson)]
+    pub(super) format: ExportFormat,
+    /// The registry as it was at this moment
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        conflicts_with = "history"
+    )]
+    pub(super) at: Option<String>,
+    /// The whole log instead of the registry; in NDJSON
+    #[arg(long)]
+    pub(super) history: bool,
+    /// Where to write, - for standard output; a file is replaced when it is complete
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub(super) output: PathBuf,
+    #[command(flatten)]
+    pub(super) source: SourceArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ImportArgs {
+    /// The file to read, - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(super) file: PathBuf,
+    /// Make a store of a history, in --data-dir
+    #[arg(long, requires = "data_dir")]
+    pub(super) history: bool,
+    /// The data directory to make, which must not hold a store yet; with --history
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "history",
+        conflicts_with_all = ["server", "user"]
+    )]
+    pub(super) data_dir: Option<PathBuf>,
+    /// Registrations in flight at a time
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=256)
+    )]
+    pub(super) concurrency: u16,
+    /// Why; it stands in the history
+    #[arg(long, value_name = "TEXT", default_value = "import")]
+    pub(super) reason: String,
+    /// Read and check the file, and change nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum StoreCommand {
+    /// Whether a store is sound; changes nothing in it
+    #[command(
+        long_about = "Look through the whole store of a stopped node: every segment, every record, \
+            positions without holes, the watermark, the checkpoints. Nothing in the data directory is \
+            changed: the database, which cannot be opened without writing, is copied first.\n\n\
+            Exits with 0 if the store is sound, 1 if it is damaged, 2 if it cannot be read or is in use.",
+        after_help = "\
+Examples:
+  eurekad store check --data-dir /var/lib/eurekad
+  eurekad store check --data-dir /var/lib/eurekad --temp-dir /mnt/big --json"
+    )]
+    Check(CheckArgs),
+    /// Make a damaged store usable again
+    #[command(
+        long_about = "Make a damaged store usable again. What can be mended without loss is mended by \
+            every start of the server; this is for the rest.\n\n\
+            keep-rest   keep what can still be read and go on behind the lost records\n\
+            move-aside  move the store into quarantine-TIME and begin an empty one, which is filled \
+            from the peers",
+        after_help = "\
+Examples:
+  eurekad store repair --data-dir /var/lib/eurekad --dry-run
+  eurekad store repair --data-dir /var/lib/eurekad --mode keep-rest --yes"
+    )]
+    Repair(RepairArgs),
+    /// What a store holds: segments, kinds of changes, checkpoints
+    Stats(StatsArgs),
+    /// Rewrite the store of a stopped node to give back the space of dropped history
+    Compact(CompactArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DataDirArgs {
+    /// The data directory
+    #[arg(long, value_name = "DIR", default_value = "eurekad-data")]
+    pub(super) data_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    #[command(flatten)]
+    pub(super) dir: DataDirArgs,
+    /// Where the copy of the database is put [default: the system's directory for such]
+    #[arg(long, value_name = "DIR")]
+    pub(super) temp_dir: Option<PathBuf>,
+    /// One JSON document
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RepairMode {
+    KeepRest,
+    MoveAside,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RepairArgs {
+    #[command(flatten)]
+    pub(super) dir: DataDirArgs,
+    /// What to do with what cannot be mended without loss
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = RepairMode::KeepRest)]
+    pub(super) mode: RepairMode,
+    /// Try it on a copy, and change nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub(super) dry_run: bool,
+    /// Where the copy is put for --dry-run [default: the system's directory for such]
+    #[arg(long, value_name = "DIR")]
+    pub(super) temp_dir: Option<PathBuf>,
+    /// Do it
+    #[arg(long)]
+    pub(super) yes: bool,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatsArgs {
+    #[command(flatten)]
+    pub(super) dir: DataDirArgs,
+    /// One JSON document
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) view: ViewArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CompactArgs {
+    #[command(flatten)]
+    pub(super) dir: DataDirArgs,
+}

@@ -1,0 +1,290 @@
+//! `eurekad history`, `at` and `diff` on the store of a stopped node: the same questions and the same
+//! answers as over the API.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::args::{AtArgs, DiffArgs, HistoryArgs};
+use super::export::{each_record, list};
+use super::failure::{Exit, Failure, Outcome};
+use super::history::{Subject, not_complete};
+use super::offline::{Reading, now};
+use super::screen::Screen;
+use super::{at as at_command, changes, diff as diff_command};
+use crate::history::diff::{Sort, compare};
+use crate::history::position::{Moment, by_lsn, by_time};
+use crate::history::travel::{Past, TravelError, registry_at};
+use crate::history::{Before, Entry, Filter, times};
+use crate::registry::Registry;
+use crate::registry::change::Record;
+use crate::registry::rules::Rules;
+use crate::store::{LogReader, Opened};
+use crate::types::{AppName, InstanceId, Lsn, Millis};
+use crate::wire::Format;
+
+/// `history`.
+pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) -> Outcome {
+    let filter = filter(arguments)?;
+    let most = if arguments.all {
+        usize::MAX
+    } else {
+        usize::try_from(arguments.limit).unwrap_or(usize::MAX)
+    };
+    let mut reading = Reading::open(dir, screen)?;
+    let reader = reading.opened().reader.clone();
+    let oldest = oldest(&*reader);
+    let oldest_lsn = reader.first_lsn();
+    let is_complete = oldest_lsn <= Lsn(1)
+        || filter
+            .from
+            .is_some_and(|from| oldest.is_some_and(|oldest| from >= oldest));
+    let mut found: VecDeque<Entry> = VecDeque::new();
+    let mut has_more = false;
+    // Forwards, so that each change is beside the one before it; of the newest only as many are
+    // kept as are wanted.
+    let mut before: HashMap<(AppName, InstanceId), Arc<Record>> = HashMap::new();
+    each_record(&*reader, |record| {
+        let key = (record.change.app.clone(), record.change.id.clone());
+        let previous = before.insert(key, Arc::new(record.clone()));
+        if !filter.matches(record) {
+            return Ok(());
+        }
+        if found.len() >= most {
+            has_more = true;
+            if arguments.oldest_first {
+                return Ok(());
+            }
+            found.pop_front();
+        }
+        found.push_back(Entry::new(record, Before::record(previous.as_deref())));
+        Ok(())
+    })?;
+    drop(before);
+    drop(reader);
+    reading.close()?;
+    let mut entries: Vec<Value> = found.iter().map(|entry| json!(entry)).collect();
+    if !arguments.oldest_first {
+        entries.reverse();
+    }
+    let oldest = oldest.map(times::format);
+    if arguments.json {
+        let mut document = json!({
+            "entries": entries,
+            "next": null,
+            "oldest": oldest,
+            "oldest_lsn": oldest_lsn.0,
+            "complete": is_complete,
+        });
+        if !is_complete {
+            document["note"] = not_complete(oldest.as_deref(), screen).into();
+        }
+        screen.document(document.to_string().as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    if arguments.ndjson {
+        for entry in &entries {
+            screen.line(&entry.to_string())?;
+        }
+    } else if entries.is_empty() {
+        screen.note("there are no such changes");
+    } else {
+        let table = changes::table(screen, &entries);
+        screen.table(&table)?;
+    }
+    screen.flush()?;
+    if has_more {
+        screen.note("there is more: --limit N, or --all");
+    } else if !is_complete {
+        let note = not_complete(oldest.as_deref(), screen);
+        screen.note(&note);
+    }
+    Ok(Exit::Done)
+}
+
+fn filter(arguments: &HistoryArgs) -> Result<Filter, Failure> {
+    let mut filter = Filter::default();
+    if let Some(of) = &arguments.of {
+        let subject = Subject::parse(of)?;
+        filter.apps.push(AppName::new(&subject.app));
+        filter.instance = subject.id.as_deref().map(InstanceId::new);
+    }
+    for (name, value) in [
+        ("from", &arguments.from),
+        ("to", &arguments.to),
+        ("kind", &arguments.kind),
+        ("reason", &arguments.reason),
+        ("actor", &arguments.actor),
+        ("origin", &arguments.origin),
+        ("address", &arguments.address),
+    ] {
+        if let Some(value) = value {
+            filter
+                .set(name, value, now())
+                .map_err(|error| Failure::usage(error.to_string()))?;
+        }
+    }
+    Ok(filter)
+}
+
+/// Wall time of the oldest change that is kept.
+fn oldest(reader: &dyn LogReader) -> Option<Millis> {
+    let segments = reader.segments();
+    segments.iter().map(|segment| segment.earliest).min()
+}
+
+/// Reads a time as the API does.
+fn time(name: &str, text: &str) -> Result<Millis, Failure> {
+    let now = now();
+    let at = times::parse(text, now).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    if at > now {
+        return Err(Failure::usage(format!("{name}: {text:?} is in the future")));
+    }
+    Ok(at)
+}
+
+impl From<TravelError> for Failure {
+    fn from(error: TravelError) -> Self {
+        match error {
+            TravelError::TooOld(_) => Self::new(Exit::Trimmed, error.to_string()),
+            TravelError::Future { .. } => Self::usage(error.to_string()),
+            TravelError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The position of a time; the newest one stands for everything behind it.
+fn position(opened: &Opened, at: Millis) -> Result<Moment, Failure> {
+    let reader = &*opened.reader;
+    if reader.last_lsn() == Lsn::ZERO && reader.bases().is_empty() {
+        return Ok(Moment {
+            lsn: Lsn::ZERO,
+            at,
+            lost: None,
+        });
+    }
+    Ok(by_time(reader, at)?)
+}
+
+/// The registry as of a moment. Rules decide what changes, not what a record changes: any will do.
+fn look(opened: &Opened, moment: Moment, hint: Option<&Past>) -> Result<Past, Failure> {
+    let rules = Arc::new(Rules::default());
+    Ok(registry_at(&*opened.reader, &rules, moment.lsn, hint)?)
+}
+
+/// The registry as of a moment, or as it was when the node stopped.
+pub(super) fn registry(opened: &Opened, at: Option<&str>) -> Result<Registry, Failure> {
+    let at = at.map_or(Ok(now()), |text| time("at", text))?;
+    let moment = position(opened, at)?;
+    Ok(look(opened, moment, None)?.registry)
+}
+
+/// The registry behind everything that was ever written.
+pub(super) fn end(opened: &Opened) -> Result<Registry, Failure> {
+    let newest = opened
+        .reader
+        .bases()
+        .last()
+        .map_or(Lsn::ZERO, |base| base.lsn);
+    let moment = Moment {
+        lsn: opened.reader.last_lsn().max(newest),
+        at: opened.last_alive,
+        lost: None,
+    };
+    Ok(look(opened, moment, None)?.registry)
+}
+
+fn say_what_is_lost(moment: &Moment, past: &Past, screen: &mut Screen) {
+    if let Some((first, last)) = moment.lost.or(past.lost) {
+        screen.note(&format!(
+            "the changes from lsn {first} to {last} are lost; what they changed is not known"
+        ));
+    }
+}
+
+/// `at`.
+pub(super) fn at(dir: &Path, arguments: &AtArgs, screen: &mut Screen) -> Outcome {
+    let asked = match (arguments.lsn, &arguments.time) {
+        (Some(lsn), _) => Ok(Lsn(lsn)),
+        (None, Some(text)) => Err(time("at", text)?),
+        (None, None) => Err(now()),
+    };
+    let mut reading = Reading::open(dir, screen)?;
+    let moment = match asked {
+        Ok(lsn) => by_lsn(&*reading.opened().reader, lsn)?,
+        Err(at) => position(reading.opened(), at)?,
+    };
+    let past = look(reading.opened(), moment, None)?;
+    reading.close()?;
+    say_what_is_lost(&moment, &past, screen);
+    let only = arguments.app.as_deref();
+    let format = if arguments.xml {
+        Format::Xml
+    } else {
+        Format::Json
+    };
+    let document = list(&past.registry, only, format);
+    if arguments.xml || arguments.json {
+        screen.document(&document)?;
+        return Ok(Exit::Done);
+    }
+    let document: Value = serde_json::from_slice(&document)
+        .map_err(|error| Failure::refused(format!("the list is no JSON: {error}")))?;
+    let (lsn, at) = (moment.lsn.to_string(), times::format(moment.at));
+    at_command::show(&document, Some(&lsn), Some(&at), only, screen)
+}
+
+/// `diff`.
+pub(super) fn diff(dir: &Path, arguments: &DiffArgs, screen: &mut Screen) -> Outcome {
+    let (from, to) = (time("from", &arguments.from)?, time("to", &arguments.to)?);
+    if from > to {
+        return Err(Failure::usage("from: later than to"));
+    }
+    let mut reading = Reading::open(dir, screen)?;
+    let opened = reading.opened();
+    let (from, to) = (position(opened, from)?, position(opened, to)?);
+    let before = look(opened, from, None)?;
+    let after = look(opened, to, Some(&before))?;
+    reading.close()?;
+    let apps: Vec<AppName> = arguments.app.iter().map(|app| AppName::new(app)).collect();
+    let mut lists: [Vec<Value>; 3] = Default::default();
+    compare(
+        &before.registry,
+        &after.registry,
+        &apps,
+        &mut |sort, different| {
+            let list = match sort {
+                Sort::Added => 0,
+                Sort::Removed => 1,
+                Sort::Changed => 2,
+            };
+            lists[list].push(json!(different));
+        },
+    );
+    let [added, removed, changed] = lists;
+    let of = |moment: &Moment| json!({"at": times::format(moment.at), "lsn": moment.lsn.0});
+    let is_complete = from
+        .lost
+        .or(before.lost)
+        .or(to.lost)
+        .or(after.lost)
+        .is_none();
+    let document = json!({
+        "from": of(&from),
+        "to": of(&to),
+        "complete": is_complete,
+        "added": added,
+        "removed": removed,
+        "changed": changed,
+    });
+    say_what_is_lost(&from, &before, screen);
+    say_what_is_lost(&to, &after, screen);
+    if arguments.json {
+        screen.document(document.to_string().as_bytes())?;
+    } else {
+        diff_command::show(&document, screen)?;
+    }
+    Ok(diff_command::verdict(&document, arguments.exit_code))
+}

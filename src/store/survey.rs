@@ -1,0 +1,622 @@
+//! Looks through an open database and all checkpoints to the end, whatever is wrong on the way, and
+//! tells what there is and what is wrong with it.
+//!
+//! A start ([`super::inspect`]) stops at the first thing that it cannot go on with and leaves old
+//! history alone; this is for the operator, who wants to know all of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use sled::Tree;
+
+use crate::registry::Registry;
+use crate::registry::change::{ChangeKind, LeaseImage, Record};
+use crate::registry::rules::Rules;
+use crate::store::db::{Database, damaged, guarded};
+use crate::store::intern::Interner;
+use crate::store::segment::{self, Covered, Direction};
+use crate::store::shared::keys;
+use crate::store::sled_reader::decode;
+use crate::store::v1::SegmentV1;
+use crate::store::{Checkpoint, Progress, SegmentFacts, StoreError, checkpoint, record};
+use crate::types::{AppName, InstanceId, Lsn, Millis};
+
+/// Records between two reports of progress.
+const REPORT_EVERY: u64 = 10_000;
+/// Findings of one kind in one segment that are told one by one.
+const TOLD_MAX: usize = 20;
+
+/// Whether it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing; nothing is wrong.
+    Note,
+    /// The next start mends it, and nothing is lost.
+    Mendable,
+    /// A part of the history cannot be read; the registry is whole.
+    History,
+    /// Acknowledged records are gone or unreadable: the server does not start as it is.
+    State,
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Mendable => "mendable",
+            Self::History => "history",
+            Self::State => "state",
+        }
+    }
+}
+
+/// Something about a store that an operator should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub severity: Severity,
+    /// What it is about: a position, a file, a segment.
+    pub place: String,
+    pub what: String,
+    /// What to do, empty if nothing has to be done.
+    pub way_out: String,
+}
+
+impl Finding {
+    pub(super) fn new(
+        severity: Severity,
+        place: impl Into<String>,
+        what: impl Into<String>,
+    ) -> Self {
+        let way_out = match severity {
+            Severity::Note => "",
+            Severity::Mendable => "nothing: the next start mends it",
+            Severity::History => {
+                "nothing for the registry; what cannot be read goes with the retention"
+            }
+            Severity::State => {
+                "`eurekad store repair --mode keep-rest` keeps what can be read; with peers, `--mode \
+                 move-aside` begins anew from them"
+            }
+        };
+        Self {
+            severity,
+            place: place.into(),
+            what: what.into(),
+            way_out: way_out.to_owned(),
+        }
+    }
+}
+
+/// What a checkpoint holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointFacts {
+    pub lsn: Lsn,
+    /// Wall time at which it was taken; `None` if it cannot be read.
+    pub at: Option<Millis>,
+    pub leases: u64,
+    pub overrides: u64,
+    /// Size of the file.
+    pub bytes: u64,
+}
+
+/// Changes of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindFacts {
+    pub records: u64,
+    /// Bytes of records and keys.
+    pub bytes: u64,
+}
+
+/// What a store holds, and what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Oldest first.
+    pub segments: Vec<SegmentFacts>,
+    pub kinds: BTreeMap<ChangeKind, KindFacts>,
+    /// Oldest first.
+    pub checkpoints: Vec<CheckpointFacts>,
+    pub findings: Vec<Finding>,
+    /// Records that were read.
+    pub records: u64,
+    /// Size of the database file; it is reused, never shrunk.
+    pub file_bytes: u64,
+    /// Highest LSN that was acknowledged, if the watermark can be read.
+    pub acknowledged: Option<Lsn>,
+    /// Until when the node is known to have lived, if the watermark can be read.
+    pub alive_at: Option<Millis>,
+    /// See [`super::inspect::Inspected`].
+    pub(super) tail: Lsn,
+    pub(super) floor: Lsn,
+}
+
+impl Survey {
+    /// The worst of the findings, [`Severity::Note`] if there are none.
+    pub fn worst(&self) -> Severity {
+        self.findings
+            .iter()
+            .map(|finding| finding.severity)
+            .max()
+            .unwrap_or(Severity::Note)
+    }
+
+    /// Bytes of live records, keys included.
+    pub fn log_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    pub(super) fn find(
+        &mut self,
+        severity: Severity,
+        place: impl Into<String>,
+        what: impl Into<String>,
+    ) {
+        self.findings.push(Finding::new(severity, place, what));
+    }
+
+    /// LSNs of the checkpoints that can be read, oldest first.
+    pub(super) fn good_checkpoints(&self) -> Vec<Lsn> {
+        let good = self.checkpoints.iter().filter(|facts| facts.at.is_some());
+        good.map(|facts| facts.lsn).collect()
+    }
+
+    /// The newest record.
+    pub(super) fn last(&self) -> Lsn {
+        self.segments
+            .last()
+            .map_or(Lsn::ZERO, |segment| segment.last)
+    }
+}
+
+/// Looks through everything. `dir` is where the checkpoints are.
+///
+/// # Errors
+/// The disk failed, or something was written by a newer version.
+pub(super) fn survey(
+    database: &Database,
+    dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Survey, StoreError> {
+    let mut survey = Survey {
+        file_bytes: database.file_bytes(),
+        ..Survey::default()
+    };
+    for (key, name) in [(keys::TAIL, "tail"), (keys::FLOOR, "floor")] {
+        match meta_number(database, key) {
+            Ok(number) if name == "tail" => survey.tail = Lsn(number),
+            Ok(number) => survey.floor = Lsn(number),
+            Err(error) => take(error, Severity::State, "the meta tree", &mut survey)?,
+        }
+    }
+    let loaded = checkpoints(dir, &mut survey, progress)?;
+    if database.blob_files() > 0 {
+        survey.find(
+            Severity::Note,
+            "log/blobs",
+            "the database put values beside its file, which it should not: report this",
+        );
+    }
+    let mut replay = Replay::new(loaded);
+    segments(database, &mut survey, &mut replay, progress)?;
+    replay.compare(&mut survey);
+    Ok(survey)
+}
+
+/// Files an error as a finding, unless nothing more can be found with it.
+fn take(
+    error: StoreError,
+    severity: Severity,
+    place: &str,
+    survey: &mut Survey,
+) -> Result<(), StoreError> {
+    match error {
+        StoreError::Damaged {
+            place: at, cause, ..
+        } => {
+            let place = if at == "the log" || at == "the database" {
+                place.to_owned()
+            } else {
+                at
+            };
+            survey.find(severity, place, cause);
+            Ok(())
+        }
+        other => Err(other),
+    }
+}
+
+/// Loads every checkpoint and gives the good ones, oldest first.
+fn checkpoints(
+    dir: &Path,
+    survey: &mut Survey,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Vec<Checkpoint>, StoreError> {
+    let mut good = Vec::new();
+    for lsn in checkpoint::list(dir)? {
+        progress(Progress::LoadingCheckpoint { lsn });
+        let mut facts = CheckpointFacts {
+            lsn,
+            at: None,
+            leases: 0,
+            overrides: 0,
+            bytes: fs::metadata(checkpoint::path(dir, lsn)).map_or(0, |facts| facts.len()),
+        };
+        match checkpoint::load(dir, lsn) {
+            Ok(loaded) => {
+                facts.at = Some(loaded.at);
+                facts.leases = loaded.leases.len() as u64;
+                facts.overrides = loaded.overrides.len() as u64;
+                good.push(loaded);
+            }
+            Err(error) => {
+                // Whether another one can stand in shows later.
+                let place = format!("checkpoint {lsn}");
+                let cause = match error {
+                    StoreError::Damaged { cause, .. } => cause,
+                    other => return Err(other),
+                };
+                survey.find(Severity::Mendable, place, cause);
+            }
+        }
+        survey.checkpoints.push(facts);
+    }
+    Ok(good)
+}
+
+/// Reads the facts and the trees of all segments, and walks through every record.
+fn segments(
+    database: &Database,
+    survey: &mut Survey,
+    replay: &mut Replay,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), StoreError> {
+    let mut facts: BTreeMap<Lsn, Option<SegmentV1>> = BTreeMap::new();
+    let mut entries = database.meta.scan_prefix(keys::SEGMENT);
+    loop {
+        let (key, value) = match guarded("read the facts of the segments", || {
+            entries.next().transpose()
+        }) {
+            Ok(None) => break,
+            Ok(Some(entry)) => entry,
+            // sled's iterator would repeat it for ever.
+            Err(error) => {
+                take(error, Severity::State, "the facts of the segments", survey)?;
+                break;
+            }
+        };
+        match record::decode_segment(&value) {
+            Ok(segment) => {
+                facts.insert(Lsn(segment.first), Some(segment));
+            }
+            Err(error) => {
+                let name = String::from_utf8_lossy(&key).into_owned();
+                survey.find(Severity::State, name, error.to_string());
+            }
+        }
+    }
+    let mut trees: BTreeMap<Lsn, Tree> = BTreeMap::new();
+    for name in guarded("list the trees", || Ok(database.db.tree_names()))? {
+        let Some(first) = segment::parse_tree_name(&name) else {
+            continue;
+        };
+        if !facts.contains_key(&first) {
+            survey.find(
+                Severity::Note,
+                format!("segment {first}"),
+                "it was being dropped; the next start finishes that",
+            );
+            continue;
+        }
+        match guarded("open a segment", || database.db.open_tree(&name)) {
+            Ok(tree) => {
+                trees.insert(first, tree);
+            }
+            Err(error) => take(error, Severity::State, &format!("segment {first}"), survey)?,
+        }
+    }
+    let good = survey.good_checkpoints();
+    let kept = Kept {
+        oldest: good
+            .iter()
+            .rev()
+            .nth(1)
+            .or(good.last())
+            .copied()
+            .unwrap_or_default(),
+        newest: good.last().copied().unwrap_or_default(),
+    };
+    let mut walk = Walk {
+        kept,
+        survey,
+        replay,
+        progress,
+        strings: Interner::default(),
+        before: None,
+    };
+    let count = facts.len();
+    let mut needed = Lsn::ZERO;
+    for (place, (first, segment)) in facts.into_iter().enumerate() {
+        let Some(segment) = segment else { continue };
+        if place == 0 {
+            needed = needed.max(Lsn(segment.after));
+        }
+        needed = needed.max(Lsn(segment.base));
+        let is_last = place + 1 == count;
+        let Some(tree) = trees.get(&first) else {
+            walk.survey.find(
+                Severity::State,
+                format!("segment {first}"),
+                "its records are missing",
+            );
+            walk.before = None;
+            continue;
+        };
+        walk.segment(&segment, tree, is_last)?;
+    }
+    if needed > kept.newest {
+        let what = if survey.checkpoints.is_empty() {
+            "there is no checkpoint"
+        } else if good.is_empty() {
+            "no checkpoint can be read"
+        } else {
+            "the checkpoints that can be read are too old"
+        };
+        survey.find(
+            Severity::State,
+            "the checkpoints",
+            format!("{what}, but the log does not go back to before lsn {needed}"),
+        );
+    }
+    Ok(())
+}
+
+/// The checkpoints that a start would use.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    oldest: Lsn,
+    newest: Lsn,
+}
+
+struct Walk<'a> {
+    kept: Kept,
+    survey: &'a mut Survey,
+    replay: &'a mut Replay,
+    progress: &'a mut dyn FnMut(Progress),
+    strings: Interner,
+    /// The last record of the segment before.
+    before: Option<Lsn>,
+}
+
+impl Walk<'_> {
+    fn segment(&mut self, facts: &SegmentV1, tree: &Tree, is_last: bool) -> Result<(), StoreError> {
+        let first = Lsn(facts.first);
+        let place = format!("segment {first}");
+        if let Some(before) = self.before
+            && before.0 != facts.after
+        {
+            let severity = self.of_hole(first);
+            self.survey.find(
+                severity,
+                format!("lsn {}", before.next()),
+                format!("the log has a hole in front of lsn {first}"),
+            );
+        }
+        let mut covered = Covered::NOTHING;
+        let mut expected = first;
+        let mut told = 0;
+        let mut untold: u64 = 0;
+        let all = (Lsn::ZERO, Lsn(u64::MAX));
+        let walked = segment::walk(tree, all, Direction::Up, &mut |lsn, bytes| {
+            let mut finding = None;
+            if lsn != expected {
+                let severity = self.of_hole(expected);
+                let what = if lsn > expected {
+                    format!("missing up to lsn {}", lsn.0.saturating_sub(1))
+                } else {
+                    format!("lsn {lsn} stands there")
+                };
+                finding = Some((severity, format!("lsn {expected}"), what));
+            }
+            let size = segment::stored_bytes(bytes.len());
+            let mut at = Millis::ZERO;
+            match decode(lsn, bytes, &mut self.strings) {
+                Ok(record) => {
+                    at = record.at;
+                    let kind = self.survey.kinds.entry(record.change.kind).or_default();
+                    kind.records += 1;
+                    kind.bytes = kind.bytes.saturating_add(size as u64);
+                    self.replay.take(&record);
+                }
+                Err(StoreError::Damaged { place, cause, .. }) => {
+                    let severity = if lsn > self.kept.newest {
+                        Severity::State
+                    } else {
+                        Severity::History
+                    };
+                    finding = Some((severity, place, cause));
+                }
+                Err(other) => return Err(other),
+            }
+            if let Some((severity, place, what)) = finding {
+                if told < TOLD_MAX {
+                    self.survey.find(severity, place, what);
+                    told += 1;
+                } else {
+                    untold += 1;
+                }
+                self.replay.give_up();
+            }
+            if at > Millis::ZERO {
+                covered.add(lsn, at, size);
+            } else {
+                covered.last = lsn;
+                covered.bytes = covered.bytes.saturating_add(size as u64);
+            }
+            expected = lsn.next();
+            self.survey.records += 1;
+            if self.survey.records.is_multiple_of(REPORT_EVERY) {
+                (self.progress)(Progress::Verifying {
+                    records: self.survey.records,
+                });
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        if untold > 0 {
+            self.survey.find(
+                Severity::History,
+                place.clone(),
+                format!("{untold} more records of it are damaged"),
+            );
+        }
+        let is_readable = walked.is_ok();
+        if let Err(error) = walked {
+            let severity = self.of_hole(Lsn(facts.last).max(expected));
+            self.replay.give_up();
+            take(error, severity, &place, self.survey)?;
+        }
+        let is_closed = facts.last != 0;
+        if covered.last < first {
+            // One that was begun right before a crash may be empty, if it is the last.
+            if is_readable && !(is_last && !is_closed) {
+                let severity = self.of_hole(Lsn(facts.last));
+                self.survey.find(severity, place, "it has no records");
+            }
+            self.before = is_closed.then_some(Lsn(facts.last));
+            return Ok(());
+        }
+        if is_readable && is_closed && !is_last {
+            self.compare_facts(facts, covered, &place);
+        }
+        self.survey.segments.push(SegmentFacts {
+            first,
+            last: covered.last,
+            bytes: covered.bytes,
+            earliest: covered.earliest,
+            latest: covered.latest,
+            after: Lsn(facts.after),
+            base: Lsn(facts.base),
+        });
+        self.before = Some(if is_closed && !is_last {
+            Lsn(facts.last)
+        } else {
+            covered.last
+        });
+        Ok(())
+    }
+
+    /// What a closed segment was said to cover, against what it covers.
+    fn compare_facts(&mut self, facts: &SegmentV1, covered: Covered, place: &str) {
+        if facts.last != covered.last.0 {
+            let severity = self.of_hole(Lsn(facts.last));
+            self.survey.find(
+                severity,
+                format!("lsn {}", covered.last.next()),
+                format!("missing up to lsn {}, the end of {place}", facts.last),
+            );
+        } else if facts.bytes != covered.bytes {
+            self.survey.find(
+                Severity::Note,
+                place,
+                format!(
+                    "it holds {} bytes, and {} were noted",
+                    covered.bytes, facts.bytes
+                ),
+            );
+        }
+    }
+
+    /// What it means that something is missing at a position: a start looks at what lies behind the
+    /// older checkpoint.
+    fn of_hole(&self, lsn: Lsn) -> Severity {
+        if lsn > self.kept.oldest {
+            Severity::State
+        } else {
+            Severity::History
+        }
+    }
+}
+
+/// The state of the older checkpoint, led on by the log to the newer one: the two must agree.
+#[derive(Debug)]
+struct Replay {
+    pair: Option<(Registry, Checkpoint)>,
+}
+
+impl Replay {
+    fn new(mut good: Vec<Checkpoint>) -> Self {
+        let (newer, older) = (good.pop(), good.pop());
+        let (Some(newer), Some(older)) = (newer, older) else {
+            return Self { pair: None };
+        };
+        let mut registry = Registry::new(Arc::new(Rules::default()));
+        for lease in older.leases {
+            registry.restore_lease(&lease.app, &lease.id, lease.image, lease.lsn, Millis::ZERO);
+        }
+        registry.restored_at(older.lsn);
+        Self {
+            pair: Some((registry, newer)),
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
+        if let Some((registry, newer)) = &mut self.pair
+            && record.lsn <= newer.lsn
+        {
+            registry.evolve(record, Millis::ZERO);
+        }
+    }
+
+    /// Something is missing: there is nothing to compare any more.
+    fn give_up(&mut self) {
+        self.pair = None;
+    }
+
+    fn compare(self, survey: &mut Survey) {
+        let Some((registry, newer)) = self.pair else {
+            return;
+        };
+        // Renewals are no changes, so their times differ.
+        let settled = |image: &LeaseImage| LeaseImage {
+            renewed_at: Millis::ZERO,
+            ..image.clone()
+        };
+        let mut held: BTreeMap<(AppName, InstanceId), LeaseImage> = newer
+            .leases
+            .into_iter()
+            .map(|lease| ((lease.app, lease.id), settled(&lease.image)))
+            .collect();
+        let mut differing = Vec::new();
+        for (app, application) in registry.apps() {
+            for lease in application.leases() {
+                let key = (app.clone(), lease.instance().id());
+                if held.remove(&key) != Some(settled(&lease.image)) {
+                    differing.push(key);
+                }
+            }
+        }
+        differing.extend(held.into_keys());
+        if let Some((app, id)) = differing.first() {
+            survey.find(
+                Severity::History,
+                format!("checkpoint {}", newer.lsn),
+                format!(
+                    "{} of its leases are not what the log leads to, the first is {app}/{id}",
+                    differing.len()
+                ),
+            );
+        }
+    }
+}
+
+fn meta_number(database: &Database, key: &str) -> Result<u64, StoreError> {
+    let stored = guarded("read the meta tree", || database.meta.get(key))?;
+    stored.map_or(Ok(0), |bytes| match bytes.as_ref().try_into() {
+        Ok(bytes) => Ok(u64::from_le_bytes(bytes)),
+        Err(_) => Err(damaged(
+            format!("meta key {key}"),
+            format!("{} bytes", bytes.len()),
+        )),
+    })
+}

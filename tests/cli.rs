@@ -1,0 +1,1196 @@
+//! The command line as people and scripts use it: the real program, against real nodes, stopped
+//! stores, damaged ones, and a stand-in that answers what a node would.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests read the environment and wait on the system's clock"
+)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use serde_json::{Value, json};
+use support::http::request;
+use support::{Connection, Listing, Registration, Server, wait_for};
+
+/// What a command did.
+#[derive(Debug)]
+struct Done {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Done {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("an exit code"),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Holds that it ended with this code, and gives what it wrote.
+    #[track_caller]
+    fn with(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self:#?}");
+        assert!(!self.err.contains("panicked"), "{}", self.err);
+        self
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error} in {}", self.out))
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let lines = self.out.lines();
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+}
+
+fn eurekad(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_eurekad"));
+    command
+        .args(arguments)
+        .env_remove("EUREKAD_SERVER")
+        .env_remove("EUREKAD_USER")
+        .env_remove("EUREKAD_PASSWORD")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Done {
+    Done::of(eurekad(arguments).output().unwrap())
+}
+
+fn run_with_input(arguments: &[&str], input: &str) -> Done {
+    let mut child = eurekad(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writer = thread::spawn(move || {
+        // It may refuse the input before it has read all of it.
+        let _ = stdin.write_all(input.as_bytes());
+    });
+    let done = Done::of(child.wait_with_output().unwrap());
+    writer.join().unwrap();
+    done
+}
+
+/// A data directory with some history in it, its node stopped.
+struct Stopped {
+    _dir: tempfile::TempDir,
+    data: PathBuf,
+}
+
+impl Stopped {
+    /// Three instances; one out of service by an operator's word, one cancelled.
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let server = Server::start(&data, &[]);
+        let mut connection = Connection::open(server.port()).unwrap();
+        for id in ["shop-1", "shop-2", "shop-3"] {
+            let bytes = Registration::new("SHOP", id).register();
+            assert_eq!(connection.exchange(&bytes).unwrap().status, 204);
+        }
+        for (method, target) in [
+            (
+                "PUT",
+                "/eureka/apps/SHOP/shop-1/status?value=OUT_OF_SERVICE",
+            ),
+            ("PUT", "/eureka/apps/SHOP/shop-2/metadata?colour=red"),
+            ("DELETE", "/eureka/apps/SHOP/shop-3"),
+        ] {
+            let bytes = request(method, target, &["X-Reason: deploy 4711"], b"");
+            assert_eq!(connection.exchange(&bytes).unwrap().status, 200);
+        }
+        drop(connection);
+        server.terminate();
+        let (status, log) = server.wait();
+        assert_eq!(status.code(), Some(0), "{log}");
+        Self { _dir: dir, data }
+    }
+
+    fn dir(&self) -> &str {
+        self.data.to_str().unwrap()
+    }
+}
+
+fn url(server: &Server) -> String {
+    format!("http://127.0.0.1:{}", server.port())
+}
+
+#[test]
+fn the_servers_own_command_line_is_what_it_was() {
+    let help = run(&["--help"]).with(0);
+    assert!(
+        help.out.contains("Usage: eurekad [COMMAND] [OPTIONS]"),
+        "{}",
+        help.out
+    );
+    assert!(help.out.contains("eureka.server.enable-self-preservation"));
+    assert!(run(&["--version"]).with(0).out.starts_with("eurekad "));
+    let config = run(&["config", "--server.port=1234"]).with(0);
+    assert!(config.out.contains("server.port = 1234"), "{}", config.out);
+    let slip = run(&["histroy"]).with(2);
+    assert!(slip.err.contains("did you mean history?"), "{}", slip.err);
+    let late = run(&["--server.port=1", "history"]);
+    assert!(late.code == 2 || late.err.contains("history"), "{late:?}");
+    let mut quiet = eurekad(&["config"]);
+    quiet
+        .env("EUREKAD_SERVER", "http://h:1")
+        .env("EUREKAD_PASSWORD", "hush");
+    let quiet = Done::of(quiet.output().unwrap()).with(0);
+    assert!(!(quiet.out + &quiet.err).contains("EUREKAD_PASSWORD"));
+}
+
+#[test]
+fn every_command_has_help_with_examples_and_exit_codes() {
+    for command in [
+        "history",
+        "at",
+        "diff",
+        "watch",
+        "explain",
+        "drain",
+        "quarantine",
+        "release",
+        "overrides",
+        "peers",
+        "status",
+        "export",
+        "import",
+        "store",
+        "completions",
+        "man",
+    ] {
+        let help = run(&[command, "--help"]).with(0);
+        assert!(help.out.contains("Exit codes:"), "{command}: {}", help.out);
+        assert_eq!(run(&["help", command]).with(0).out, help.out);
+    }
+    assert!(
+        run(&["store", "check", "--help"])
+            .with(0)
+            .out
+            .contains("Examples:")
+    );
+    for wrong in [
+        &["history", "--nonsense"][..],
+        &["at"],
+        &["store"],
+        &["explain", "BILLING", "--server", "http://127.0.0.1:1"],
+        &["history", "/id", "--server", "http://127.0.0.1:1"],
+        &["history", "--server", "nonsense"],
+        &["history", "--data-dir", "x", "--server", "http://h"],
+        &["import", "--history"],
+        &[
+            "export",
+            "--history",
+            "--format",
+            "xml",
+            "--server",
+            "http://127.0.0.1:1",
+        ],
+    ] {
+        let done = run(wrong).with(2);
+        assert!(!done.err.is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_or_not_ours_is_said_so() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let nobody = format!("http://user:hush@127.0.0.1:{port}");
+    for arguments in [
+        &["history"][..],
+        &["watch"],
+        &["explain", "A/a"],
+        &["status"],
+        &["export"],
+        &["drain", "A/a", "--for", "1m"],
+    ] {
+        let mut all = arguments.to_vec();
+        all.extend(["--server", &nobody]);
+        let done = run(&all).with(3);
+        assert!(
+            done.err.contains("cannot reach http://127.0.0.1"),
+            "{}",
+            done.err
+        );
+        assert!(
+            !done.err.contains("hush") && done.out.is_empty(),
+            "{done:?}"
+        );
+    }
+    let other = StandIn::start(|_, stream| answer(stream, 404, "text/html", "<h1>404</h1>"));
+    let done = run(&["history", "--server", &other.url()]).with(3);
+    assert!(done.err.contains("is it an eurekad"), "{}", done.err);
+    let other = StandIn::start(|_, stream| answer(stream, 200, "text/html", "<h1>Hello</h1>"));
+    let done = run(&["status", "--server", &other.url()]).with(3);
+    assert!(done.err.contains("not JSON"), "{}", done.err);
+}
+
+/// A server that answers every request by a function, on a connection that is closed after it.
+struct StandIn {
+    port: u16,
+    asked: mpsc::Receiver<String>,
+}
+
+impl StandIn {
+    fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (told, asked) = mpsc::sync_channel(1000);
+        // It ends with the test program.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut head = String::new();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap_or(0) > 0 {}
+                answer(&head, &mut stream);
+                let _ = told.try_send(head);
+            }
+        });
+        Self { port, asked }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The head of the next request that was answered.
+    fn asked(&self) -> String {
+        self.asked
+            .recv_timeout(support::PATIENCE)
+            .expect("a request")
+    }
+}
+
+fn answer(stream: &mut TcpStream, status: u16, content_type: &str, body: &str) {
+    let _ = write!(
+        stream,
+        "HTTP/1.1 {status} X\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+}
+
+fn entry(lsn: u64, kind: &str) -> Value {
+    json!({
+        "lsn": lsn, "at": "2026-11-30T21:11:42.123Z", "kind": kind, "app": "BILLING",
+        "instance": "billing-1", "reason": "deploy 4711", "origin": "operator",
+        "actor": {"principal": null, "address": "10.0.0.1", "user_agent": "curl/8", "peer": null},
+        "changes": {"status": {"before": "UP", "after": "OUT_OF_SERVICE"}},
+        "lease": {"registered_at": "2026-11-30T21:00:00.000Z", "renewed_at": "2026-11-30T21:11:40.000Z",
+                  "renewal_age_ms": 2123, "duration_ms": 90000},
+    })
+}
+
+#[test]
+fn an_explanation_of_an_error_is_shown_and_told_by_the_exit_code() {
+    for (status, code) in [
+        (400, 2),
+        (401, 3),
+        (403, 3),
+        (404, 1),
+        (410, 4),
+        (500, 3),
+        (503, 3),
+    ] {
+        let problem = json!({"title": "X", "status": status, "detail": format!("because of {status}\u{1b}[31m")});
+        let node = StandIn::start(move |_, stream| {
+            answer(
+                stream,
+                status,
+                "application/problem+json",
+                &problem.to_string(),
+            );
+        });
+        let done = run(&["diff", "-1h", "--server", &node.url()]).with(code);
+        assert!(
+            done.err.contains(&format!("because of {status}")),
+            "{}",
+            done.err
+        );
+        assert!(!done.err.contains('\u{1b}'), "{}", done.err);
+    }
+}
+
+#[test]
+fn the_history_is_a_table_for_people_and_the_servers_answer_for_programs() {
+    let page = json!({"entries": [entry(12, "override-set")], "next": null, "oldest": null,
+                      "oldest_lsn": 1, "complete": true});
+    let text = page.to_string();
+    let node = StandIn::start(move |_, stream| answer(stream, 200, "application/json", &text));
+    let server = node.url() + "/ctx/eureka/";
+    let table = run(&[
+        "history",
+        "BILLING/b 1",
+        "--from",
+        "-2h",
+        "--kind",
+        "override-set",
+        "--reason",
+        "a&b",
+        "--utc",
+        "--server",
+        &server,
+    ])
+    .with(0);
+    let asked = node.asked();
+    let first = asked.lines().next().unwrap();
+    assert_eq!(
+        first,
+        "GET /ctx/history/apps/BILLING/b%201?from=-2h&kind=override-set&reason=a%26b&order=newest\
+         &limit=100 HTTP/1.1"
+    );
+    let lines: Vec<&str> = table.out.lines().collect();
+    assert!(lines[0].starts_with("TIME"), "{}", table.out);
+    assert!(lines[1].starts_with("2026-11-30 21:11:42.123Z  12   override-set  BILLING/billing-1"));
+    assert!(
+        lines[1].contains("status UP→OUT_OF_SERVICE"),
+        "{}",
+        lines[1]
+    );
+    assert!(
+        lines[1].ends_with("operator 10.0.0.1 (curl/8)  deploy 4711"),
+        "{}",
+        lines[1]
+    );
+    assert!(!table.out.contains('\u{1b}'));
+    let painted = run(&["history", "--color", "always", "--server", &server]).with(0);
+    assert!(
+        painted.out.contains("\u{1b}[33moverride-set\u{1b}[0m"),
+        "{}",
+        painted.out
+    );
+    let raw = run(&["history", "--json", "--server", &server]).with(0);
+    assert_eq!(raw.out.trim_end(), page.to_string());
+}
+
+#[test]
+fn pages_are_followed_and_what_is_no_longer_kept_is_said() {
+    let node = StandIn::start(|head, stream| {
+        let page = if head.contains("cursor=abc") {
+            json!({"entries": [entry(1, "registered")], "next": null, "complete": false,
+                   "oldest": "2026-11-30T20:00:00.000Z", "oldest_lsn": 1})
+        } else {
+            json!({"entries": vec![entry(2, "evicted"); 1000], "next": "abc", "complete": true})
+        };
+        answer(stream, 200, "application/json", &page.to_string());
+    });
+    let done = run(&[
+        "history",
+        "--limit",
+        "5000",
+        "--utc",
+        "--server",
+        &node.url(),
+    ])
+    .with(0);
+    assert_eq!(done.out.lines().count(), 1001);
+    assert!(
+        done.err
+            .contains("2026-11-30 20:00:00.000Z is no longer kept"),
+        "{}",
+        done.err
+    );
+    let done = run(&["history", "--limit", "1000", "--server", &node.url()]).with(0);
+    assert!(done.err.contains("--all"), "{}", done.err);
+}
+
+#[test]
+fn a_closed_pipe_ends_a_command_quietly() {
+    let lines: String = (0..20_000)
+        .map(|lsn| format!("{}\n", entry(lsn, "evicted")))
+        .collect();
+    let node = StandIn::start(move |_, stream| answer(stream, 200, "application/x-ndjson", &lines));
+    for form in ["--ndjson", "--utc"] {
+        let mut child = eurekad(&["history", "--all", form, "--server", &node.url()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut reader = BufReader::new(child.stdout.take().unwrap());
+        reader.read_line(&mut line).unwrap();
+        assert!(!line.is_empty());
+        drop(reader);
+        let done = Done::of(child.wait_with_output().unwrap());
+        assert_eq!((done.code, done.err.as_str()), (0, ""));
+    }
+}
+
+fn event(lsn: u64) -> String {
+    format!(
+        "id: {lsn}\nevent: change\ndata: {}\n\n",
+        entry(lsn, "evicted")
+    )
+}
+
+fn begin_stream(stream: &mut TcpStream) {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_watch_goes_on_where_it_was_cut_and_tells_nothing_twice() {
+    let node = StandIn::start(|head, stream| {
+        begin_stream(stream);
+        let events = if head.contains("last-event-id: 8") {
+            event(8) + &event(9) + &event(10)
+        } else {
+            event(6) + "id: 7\n: heartbeat\n\n" + &event(8)
+        };
+        let _ = stream.write_all(events.as_bytes());
+    });
+    let done = run(&[
+        "watch",
+        "--from",
+        "6",
+        "--app",
+        "BILLING,SHOP",
+        "--json",
+        "--count",
+        "4",
+        "--server",
+        &node.url(),
+    ])
+    .with(0);
+    let lsns: Vec<u64> = done
+        .lines()
+        .iter()
+        .map(|e| e["lsn"].as_u64().unwrap())
+        .collect();
+    assert_eq!(lsns, [6, 8, 9, 10]);
+    assert!(done.err.contains("going on behind lsn 8"), "{}", done.err);
+    assert!(
+        node.asked()
+            .starts_with("GET /watch?app=BILLING%2CSHOP&from=6 HTTP/1.1\r\n")
+    );
+    assert!(
+        node.asked()
+            .starts_with("GET /watch?app=BILLING%2CSHOP HTTP/1.1\r\n")
+    );
+    let done = run(&["watch", "--no-reconnect", "--server", &node.url()]).with(3);
+    assert_eq!(done.out.lines().count(), 2, "{}", done.out);
+}
+
+#[test]
+fn a_watch_that_fell_behind_the_log_or_was_interrupted_ends() {
+    let node = StandIn::start(|head, stream| {
+        if head.contains("last-event-id") {
+            let problem = json!({"detail": "trimmed: the log begins at LSN 50"});
+            answer(
+                stream,
+                410,
+                "application/problem+json",
+                &problem.to_string(),
+            );
+        } else {
+            begin_stream(stream);
+            let _ = stream.write_all(event(8).as_bytes());
+        }
+    });
+    let done = run(&["watch", "--utc", "--server", &node.url()]).with(4);
+    assert!(done.out.contains("BILLING/billing-1"), "{}", done.out);
+    assert!(done.err.contains("begins at LSN 50"), "{}", done.err);
+
+    let node = StandIn::start(|_, stream| {
+        begin_stream(stream);
+        let _ = stream.write_all(event(8).as_bytes());
+        // Until the other side goes.
+        let _ = stream.read(&mut [0]);
+    });
+    let mut child = eurekad(&["watch", "--server", &node.url()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    reader.read_line(&mut line).unwrap();
+    assert!(
+        line.contains("evicted"),
+        "a change is shown when it comes: {line}"
+    );
+    let pid = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_explanation_reads_like_one() {
+    let document = json!({
+        "app": "BILLING", "instance": "billing-1", "present": false, "since": "2026-11-30T21:11:42.123Z",
+        "summary": ["It is not there.", "Its lease expired."], "because": entry(12, "evicted"),
+        "status": null, "lease": null, "override": null, "hold": null,
+        "self_preservation": {"active": false},
+        "peers": [{"peer": "eureka-2", "in_sync": true, "lag_records": 3}],
+        "next": [{"what": "It would be forgotten.", "at": "2026-11-30T22:11:42.123Z", "in_ms": 3_600_000}],
+    });
+    let text = document.to_string();
+    let node = StandIn::start(move |_, stream| answer(stream, 200, "application/json", &text));
+    let done = run(&[
+        "explain",
+        "BILLING/billing-1",
+        "--utc",
+        "--server",
+        &node.url(),
+    ])
+    .with(1);
+    assert!(
+        done.out.contains("It is not there. Its lease expired."),
+        "{}",
+        done.out
+    );
+    assert!(
+        done.out.contains("in 1h: It would be forgotten."),
+        "{}",
+        done.out
+    );
+    assert!(
+        done.out
+            .contains("eureka-2: knows it as it is here, 3 changes behind")
+    );
+    let raw = run(&[
+        "explain",
+        "BILLING/billing-1",
+        "--json",
+        "--server",
+        &node.url(),
+    ])
+    .with(1);
+    assert_eq!(raw.json(), document);
+}
+
+#[test]
+fn operators_hold_and_release_with_a_reason_and_credentials() {
+    let node = StandIn::start(|head, stream| {
+        if head.starts_with("DELETE /quarantine/") {
+            let problem = json!({"detail": "it is not in quarantine"});
+            answer(
+                stream,
+                404,
+                "application/problem+json",
+                &problem.to_string(),
+            );
+        } else {
+            let body = json!({"hold": {"until": "2026-11-30T21:21:42.123Z"}, "lifted": 3});
+            answer(stream, 200, "application/json", &body.to_string());
+        }
+    });
+    let mut drain = eurekad(&[
+        "drain", "A/a b", "--for", "10m", "--reason", "deploy", "--utc",
+    ]);
+    drain
+        .env("EUREKAD_SERVER", node.url())
+        .env("EUREKAD_USER", "alice")
+        .env("EUREKAD_PASSWORD", "hush");
+    let done = Done::of(drain.output().unwrap()).with(0);
+    assert_eq!(
+        done.out,
+        "A/a b is drained until 2026-11-30 21:21:42.123Z\n"
+    );
+    let asked = node.asked();
+    assert!(
+        asked.starts_with("POST /drain/apps/A/a%20b?for=10m HTTP/1.1\r\n"),
+        "{asked}"
+    );
+    assert!(asked.contains("x-reason: deploy\r\n"), "{asked}");
+    assert!(
+        asked.contains("authorization: Basic YWxpY2U6aHVzaA==\r\n"),
+        "{asked}"
+    );
+    let done = run(&["release", "A/a", "--server", &node.url()]).with(0);
+    assert_eq!(done.out, "A/a is released\n");
+    assert!(node.asked().starts_with("DELETE /quarantine/apps/A/a "));
+    assert!(node.asked().starts_with("DELETE /drain/apps/A/a "));
+    let done = run(&["overrides", "lift", "--app", "A", "--server", &node.url()]).with(0);
+    assert_eq!(done.out, "lifted 3 overrides of A\n");
+    run(&["drain", "A/a", "--reason", "a\nb", "--server", &node.url()]).with(2);
+}
+
+#[test]
+fn a_node_and_its_peers_are_shown() {
+    let document = json!({
+        "version": "0.1.0", "uptime_ms": 90_061_000, "health": "UP",
+        "store": {"file_bytes": 16 << 20, "durability": "sync"},
+        "peers": [{"peer": "http://eureka-2:8761/eureka/", "in_sync": false, "lag_records": 7}],
+    });
+    let text = document.to_string();
+    let node = StandIn::start(move |_, stream| answer(stream, 200, "application/json", &text));
+    let done = run(&["status", "--server", &node.url()]).with(0);
+    for part in [
+        "uptime",
+        "1d 1h",
+        "store file",
+        "16.0 MiB",
+        "http://eureka-2",
+    ] {
+        assert!(done.out.contains(part), "{part} in {}", done.out);
+    }
+    let done = run(&["peers", "--json", "--server", &node.url()]).with(0);
+    assert_eq!(done.json(), document["peers"]);
+}
+
+#[test]
+fn a_registry_goes_from_one_node_to_another_in_every_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let stopped = Stopped::new();
+    let from = Server::start(&stopped.data, &[]);
+    let before = Listing::of(from.port());
+    for form in ["ndjson", "json", "xml"] {
+        let file = dir.path().join(form);
+        let name = file.to_str().unwrap();
+        run(&[
+            "export",
+            "--format",
+            form,
+            "--output",
+            name,
+            "--server",
+            &url(&from),
+        ])
+        .with(0);
+        assert!(!Path::new(&format!("{name}.part")).exists());
+        let data = dir.path().join(format!("to-{form}"));
+        let to = Server::start(&data, &["--server.servlet.context-path=/ctx"]);
+        let there = format!("{}/ctx", url(&to));
+        let dry = run(&["import", name, "--dry-run", "--server", &there]).with(0);
+        assert!(
+            dry.out.contains("2 instances can be registered"),
+            "{}",
+            dry.out
+        );
+        let done = run(&["import", name, "--server", &there]).with(0);
+        assert!(done.out.contains("registered 2 instances"), "{}", done.out);
+        assert!(
+            done.out.contains("set 1 overrides, refused 0"),
+            "{}",
+            done.out
+        );
+        let after = Listing::fetch(to.port(), "/ctx/eureka/apps");
+        assert_eq!(after.hash, before.hash, "{form}");
+        for ((app, id), was) in before.instances() {
+            let is = &after.instances()[&(app, id)];
+            assert_eq!(
+                (&is.status, &is.overridden),
+                (&was.status, &was.overridden),
+                "{form}"
+            );
+            assert_eq!(
+                (&is.metadata, is.dirty),
+                (&was.metadata, was.dirty),
+                "{form}"
+            );
+        }
+        let listed = run(&["overrides", "list", "--json", "--server", &there])
+            .with(0)
+            .json();
+        assert_eq!(
+            listed,
+            json!([{"app": "SHOP", "instance": "shop-1", "status": "OUT_OF_SERVICE",
+                    "override": "OUT_OF_SERVICE"}])
+        );
+    }
+}
+
+#[test]
+fn an_import_tells_what_it_could_not_take() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"), &[]);
+    let good = json!({"instance": Registration::new("A", "a").document()});
+    let done = run_with_input(
+        &["import", "--server", &url(&server)],
+        &format!("{good}\n{{\"instance\":{{\"app\":\"A\",\"hostName\":\"h\"}}}}\nnonsense\n"),
+    )
+    .with(2);
+    assert!(done.out.contains("registered 1 instances"), "{}", done.out);
+    assert!(done.out.contains("refused 2"), "{}", done.out);
+    assert!(done.err.contains("line 3"), "{}", done.err);
+    for bad in ["", "nonsense", "<html></html>"] {
+        run_with_input(&["import", "--server", &url(&server)], bad).with(2);
+    }
+    run(&["import", "/nowhere/file", "--server", &url(&server)]).with(2);
+    let nobody = run_with_input(
+        &["import", "--server", "http://127.0.0.1:1"],
+        &good.to_string(),
+    );
+    nobody.with(3);
+}
+
+#[test]
+fn a_stopped_store_answers_questions_about_its_past() {
+    let stopped = Stopped::new();
+    let dir = stopped.dir();
+    let all = run(&["history", "--data-dir", dir, "--ndjson", "--oldest-first"]).with(0);
+    let kinds: Vec<String> = all
+        .lines()
+        .iter()
+        .map(|entry| entry["kind"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "registered",
+            "registered",
+            "registered",
+            "override-set",
+            "metadata-updated",
+            "cancelled"
+        ]
+    );
+    let one = run(&["history", "shop/shop-1", "--data-dir", dir, "--json"])
+        .with(0)
+        .json();
+    assert_eq!(one["complete"], true);
+    assert_eq!(one["entries"][0]["kind"], "override-set");
+    assert_eq!(one["entries"][0]["reason"], "deploy 4711");
+    assert_eq!(
+        one["entries"][0]["changes"]["status"],
+        json!({"before": "UP", "after": "OUT_OF_SERVICE"})
+    );
+    let table = run(&[
+        "history",
+        "--data-dir",
+        dir,
+        "--reason",
+        "DEPLOY",
+        "--limit",
+        "1",
+    ])
+    .with(0);
+    assert!(
+        table.out.contains("cancelled") && table.err.contains("there is more"),
+        "{table:?}"
+    );
+    assert!(
+        run(&["history", "NOBODY", "--data-dir", dir])
+            .with(0)
+            .out
+            .is_empty()
+    );
+
+    let at = run(&["at", "--lsn", "3", "--data-dir", dir, "--json"])
+        .with(0)
+        .json();
+    assert_eq!(at["applications"]["apps__hashcode"], "UP_3_");
+    let at = run(&["at", "now", "--app", "SHOP", "--data-dir", dir]).with(0);
+    assert!(
+        at.out.contains("shop-2") && !at.out.contains("shop-3"),
+        "{}",
+        at.out
+    );
+    assert!(
+        at.err.contains("2 instances of 1 application"),
+        "{}",
+        at.err
+    );
+    run(&["at", "now", "--app", "NOBODY", "--data-dir", dir]).with(1);
+    assert!(
+        run(&["at", "now", "--xml", "--data-dir", dir])
+            .with(0)
+            .out
+            .contains("<applications>")
+    );
+    for bad in ["tomorrow", "2026-13-01", "+5m"] {
+        run(&["at", bad, "--data-dir", dir]).with(2);
+    }
+    run(&["at", "--lsn", "999999", "--data-dir", dir]).with(2);
+
+    run(&["diff", "now", "--exit-code", "--data-dir", dir]).with(0);
+    let diff = run(&["diff", "-1d", "--exit-code", "--json", "--data-dir", dir])
+        .with(1)
+        .json();
+    assert_eq!(diff["added"].as_array().unwrap().len(), 2);
+    let diff = run(&["diff", "-1d", "--data-dir", dir]).with(0);
+    assert!(diff.out.contains("+  SHOP/shop-1"), "{}", diff.out);
+
+    // The server takes it back as if nobody had looked.
+    let server = Server::start(&stopped.data, &[]);
+    assert_eq!(Listing::of(server.port()).instances().len(), 2);
+    assert!(!server.log().contains(" lost"), "{}", server.log());
+}
+
+#[test]
+fn a_running_node_keeps_its_store_to_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut server = Server::start(&data, &[]);
+    let name = data.to_str().unwrap();
+    let done = run(&["history", "--data-dir", name]).with(3);
+    assert!(
+        done.err.contains("--server instead of --data-dir"),
+        "{}",
+        done.err
+    );
+    let done = run(&["store", "check", "--data-dir", name]).with(2);
+    assert!(done.err.contains("a running eurekad"), "{}", done.err);
+    run(&["store", "stats", "--data-dir", name]).with(3);
+    run(&["store", "compact", "--data-dir", name]).with(3);
+    run(&["store", "repair", "--yes", "--data-dir", name]).with(3);
+    server.assert_well();
+}
+
+#[test]
+fn where_there_is_no_store_none_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().to_str().unwrap();
+    for arguments in [
+        &["history"][..],
+        &["at", "now"],
+        &["export"],
+        &["store", "stats"],
+        &["store", "compact"],
+        &["store", "repair", "--yes"],
+    ] {
+        let mut all = arguments.to_vec();
+        all.extend(["--data-dir", name]);
+        let done = run(&all).with(3);
+        assert!(done.err.contains("there is no store in"), "{}", done.err);
+    }
+    run(&["store", "check", "--data-dir", name]).with(2);
+    run(&["store", "check", "--data-dir", "/nowhere"]).with(2);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// Every file below a directory with its bytes and the time of its last change.
+fn snapshot(dir: &Path) -> Vec<(PathBuf, Vec<u8>, std::time::SystemTime)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.extend(snapshot(&path));
+        } else {
+            let changed = fs::metadata(&path).unwrap().modified().unwrap();
+            all.push((path.clone(), fs::read(&path).unwrap(), changed));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_check_finds_damage_changes_nothing_and_a_repair_ends_it() {
+    let stopped = Stopped::new();
+    let dir = stopped.dir();
+    let before = snapshot(&stopped.data);
+    let sound = run(&["store", "check", "--data-dir", dir]).with(0);
+    assert!(
+        sound.out.contains(": sound (6 records, lsn 1 to 6"),
+        "{}",
+        sound.out
+    );
+    assert_eq!(
+        run(&["store", "check", "--data-dir", dir, "--json"])
+            .with(0)
+            .json()["sound"],
+        true
+    );
+    assert_eq!(snapshot(&stopped.data), before);
+    let done = run(&["store", "repair", "--dry-run", "--data-dir", dir]).with(0);
+    assert!(done.out.contains("nothing to repair"), "{}", done.out);
+    run(&["store", "repair", "--data-dir", dir]).with(2);
+    assert_eq!(snapshot(&stopped.data), before);
+
+    // A log without its pages, and no checkpoint to stand in: the watermark knows that more was there.
+    fs::write(stopped.data.join("log").join("db"), vec![0; 1 << 16]).unwrap();
+    for entry in fs::read_dir(&stopped.data).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("checkpoint-")
+        {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let damaged = snapshot(&stopped.data);
+    let done = run(&["store", "check", "--data-dir", dir]).with(1);
+    assert!(
+        done.out.contains("SEVERITY") && done.out.contains("repair --mode"),
+        "{}",
+        done.out
+    );
+    let report = run(&["store", "check", "--data-dir", dir, "--json"])
+        .with(1)
+        .json();
+    assert_eq!(report["sound"], false);
+    assert_eq!(report["findings"][0]["severity"], "state");
+    let done = run(&["history", "--data-dir", dir]).with(1);
+    assert!(done.err.contains("eurekad store check"), "{}", done.err);
+    assert_eq!(snapshot(&stopped.data).len(), damaged.len());
+    let dry = run(&[
+        "store",
+        "repair",
+        "--mode",
+        "move-aside",
+        "--dry-run",
+        "--data-dir",
+        dir,
+    ])
+    .with(0);
+    assert!(dry.out.contains("nothing has been changed"), "{}", dry.out);
+    let done = run(&[
+        "store",
+        "repair",
+        "--mode",
+        "move-aside",
+        "--yes",
+        "--data-dir",
+        dir,
+    ])
+    .with(0);
+    assert!(
+        done.out.contains("the server can be started"),
+        "{}",
+        done.out
+    );
+    let after = run(&["store", "check", "--data-dir", dir]).with(0);
+    assert!(after.out.contains("quarantine-"), "{}", after.out);
+    let server = Server::start(&stopped.data, &[]);
+    assert_eq!(Listing::of(server.port()).instances().len(), 0);
+}
+
+#[test]
+fn a_check_without_space_or_place_for_its_copy_says_so() {
+    let stopped = Stopped::new();
+    let arguments = [
+        "store",
+        "check",
+        "--data-dir",
+        stopped.dir(),
+        "--temp-dir",
+        "/nowhere/at/all",
+    ];
+    let done = run(&arguments).with(2);
+    assert!(done.err.contains("/nowhere/at/all"), "{}", done.err);
+}
+
+#[test]
+fn a_store_is_counted_and_shrunk() {
+    let stopped = Stopped::new();
+    let dir = stopped.dir();
+    let stats = run(&["store", "stats", "--data-dir", dir, "--json"])
+        .with(0)
+        .json();
+    assert_eq!(stats["records"], 6);
+    assert_eq!(stats["kinds"]["registered"]["records"], 3);
+    assert!(
+        stats["segments"][0]["earliest"]
+            .as_str()
+            .unwrap()
+            .ends_with('Z')
+    );
+    let table = run(&["store", "stats", "--data-dir", dir]).with(0);
+    for part in [
+        "SEGMENT",
+        "KIND",
+        "override-set",
+        "CHECKPOINT",
+        "oldest change",
+    ] {
+        assert!(table.out.contains(part), "{part} in {}", table.out);
+    }
+    let done = run(&["store", "compact", "--data-dir", dir]).with(0);
+    assert!(done.out.contains("before"), "{}", done.out);
+    let again = run(&["store", "stats", "--data-dir", dir, "--json"])
+        .with(0)
+        .json();
+    assert_eq!(again["records"], 6);
+}
+
+#[test]
+fn a_history_moves_to_another_directory_with_its_positions() {
+    let stopped = Stopped::new();
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("history.ndjson");
+    let name = file.to_str().unwrap();
+    run(&[
+        "export",
+        "--history",
+        "--data-dir",
+        stopped.dir(),
+        "--output",
+        name,
+    ])
+    .with(0);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        text.lines()
+            .next()
+            .unwrap()
+            .starts_with("{\"eurekad\":{\"what\":\"history\",\"form\":1,")
+    );
+
+    let new = place.path().join("new");
+    let new_name = new.to_str().unwrap();
+    let done = run(&["import", name, "--history", "--data-dir", new_name]).with(0);
+    assert!(
+        done.out
+            .contains("6 records up to lsn 6, 2 leases, 1 overrides"),
+        "{}",
+        done.out
+    );
+    run(&["store", "check", "--data-dir", new_name]).with(0);
+    let arguments = ["--ndjson", "--oldest-first", "--data-dir"];
+    let history = |dir: &str| {
+        let mut all = vec!["history"];
+        all.extend(arguments);
+        all.push(dir);
+        run(&all).with(0).out
+    };
+    assert_eq!(history(new_name), history(stopped.dir()));
+    let again = run(&["import", name, "--history", "--data-dir", new_name]).with(2);
+    assert!(again.err.contains("holds a store already"), "{}", again.err);
+
+    let old = Server::start(&stopped.data, &[]);
+    let server = Server::start(&new, &[]);
+    assert_eq!(
+        Listing::of(server.port()).instances(),
+        Listing::of(old.port()).instances()
+    );
+    let mut connection = Connection::open(server.port()).unwrap();
+    let bytes = Registration::new("SHOP", "shop-9").register();
+    assert_eq!(connection.exchange(&bytes).unwrap().status, 204);
+    assert_eq!(Listing::of(server.port()).version, 7);
+    server.kill();
+    let server = Server::start(&new, &[]);
+    assert_eq!(Listing::of(server.port()).instances().len(), 3);
+}
+
+#[test]
+fn a_history_that_is_cut_off_or_changed_leaves_nothing_behind() {
+    let stopped = Stopped::new();
+    let place = tempfile::tempdir().unwrap();
+    let new = place.path().join("new");
+    let new_name = new.to_str().unwrap();
+    let whole = run(&["export", "--history", "--data-dir", stopped.dir()])
+        .with(0)
+        .out;
+    let lines: Vec<&str> = whole.lines().collect();
+    let without = |at: usize| {
+        let mut kept = lines.clone();
+        kept.remove(at);
+        kept.join("\n")
+    };
+    let last = lines.len() - 1;
+    let swapped = [lines[0], lines[2], lines[1]].join("\n");
+    for bad in [
+        String::new(),
+        "nonsense".to_owned(),
+        whole[..whole.len() / 2].to_owned(),
+        without(0),
+        without(2),
+        without(last),
+        without(last - 1),
+        swapped,
+        whole.replace("\"form\":1", "\"form\":9"),
+        whole.replace("\"kind\":\"cancelled\"", "\"kind\":\"vanished\""),
+    ] {
+        let done = run_with_input(&["import", "--history", "--data-dir", new_name], &bad).with(2);
+        assert!(done.out.is_empty(), "{}", done.out);
+        let left = fs::read_dir(&new).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "{bad:.80}: {}", done.err);
+    }
+    let dry = ["import", "--history", "--dry-run", "--data-dir", new_name];
+    run_with_input(&dry, &whole).with(0);
+    assert_eq!(fs::read_dir(&new).unwrap().count(), 0);
+}
+
+#[test]
+fn a_stopped_registry_is_exported_as_it_was() {
+    let stopped = Stopped::new();
+    let dir = stopped.dir();
+    let lines = run(&["export", "--data-dir", dir]).with(0).lines();
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[0]["instance"]["status"], "OUT_OF_SERVICE");
+    assert_eq!(lines[0]["reported"], "UP");
+    let list = run(&["export", "--format", "json", "--data-dir", dir])
+        .with(0)
+        .json();
+    assert_eq!(Listing::parse(&list).instances().len(), 2);
+    let xml = run(&["export", "--format", "xml", "--data-dir", dir]).with(0);
+    assert!(
+        xml.out.contains("<instanceId>shop-1</instanceId>"),
+        "{}",
+        xml.out
+    );
+}
+
+#[test]
+fn completions_and_pages_are_well_formed() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]).with(0).out;
+        assert!(
+            script.contains("quarantine") && script.contains("serve"),
+            "{shell}"
+        );
+        if shell == "bash" {
+            let mut bash = Command::new("bash")
+                .arg("-n")
+                .stdin(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            bash.stdin
+                .take()
+                .unwrap()
+                .write_all(script.as_bytes())
+                .unwrap();
+            let checked = bash.wait_with_output().unwrap();
+            assert!(
+                checked.status.success(),
+                "{}",
+                String::from_utf8_lossy(&checked.stderr)
+            );
+        }
+    }
+    run(&["completions", "csh"]).with(2);
+    let page = run(&["man"]).with(0).out;
+    assert!(page.contains(".TH eurekad 1"), "{page:.300}");
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("man1");
+    run(&["man", "--dir", pages.to_str().unwrap()]).with(0);
+    for name in ["eurekad.1", "eurekad-history.1", "eurekad-store-check.1"] {
+        let page = fs::read_to_string(pages.join(name)).unwrap();
+        assert!(page.contains(".SH NAME"), "{name}");
+    }
+}
+
+#[test]
+fn a_server_that_stops_answering_is_given_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", silent.local_addr().unwrap());
+    let done = run(&["status", "--timeout", "1", "--server", &address]).with(3);
+    assert!(done.err.contains("no answer within 1 s"), "{}", done.err);
+    // The connection was made by the system; nobody ever took it.
+    wait_for("the listener", || silent.accept().ok());
+}
