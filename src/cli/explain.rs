@@ -44,7 +44,7 @@ fn show(document: &Value, screen: &mut Screen) -> Result<(), Failure> {
     let because = &document["because"];
     if because.is_object() {
         screen.line("")?;
-        screen.line("The last change of it:")?;
+        screen.line("It is so because of:")?;
         let line = changes::line(screen, because);
         screen.line(&format!("  {line}"))?;
     }
