@@ -1,7 +1,7 @@
-//! What follows when a node of our own kind tells its state of an instance ([`Command::Adopt`]). The
-//! newer state stays ([`super::version`]), so it makes no difference in which order or how often
-//! states arrive: a late or repeated request undoes nothing. What a registration has to say of its time for that to work is
-//! here too.
+//! What follows when a node of our own kind tells its state of an instance
+//! ([`super::command::Command::Adopt`]). The newer state stays ([`super::version`]), so it makes no
+//! difference in which order or how often states arrive: a late or repeated request undoes nothing.
+//! What a registration has to say of its time for that to work is here too.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

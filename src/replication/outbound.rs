@@ -366,3 +366,7 @@ impl Happened {
         items
     }
 }
+
+#[cfg(test)]
+#[path = "outbound_tests.rs"]
+mod tests;

@@ -335,3 +335,7 @@ impl DigestCache {
         digests
     }
 }
+
+#[cfg(test)]
+#[path = "reconcile_tests.rs"]
+mod tests;

@@ -24,7 +24,7 @@ fn the_profile_sets_every_knob_and_a_knob_alone_wins() {
         .iter()
         .filter(|setting| setting.origin == Origin::Profile)
         .collect();
-    assert_eq!(from_profile.len(), 18);
+    assert_eq!(from_profile.len(), 19);
     for knob in from_profile {
         assert!(
             !defaults

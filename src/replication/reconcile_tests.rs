@@ -1,0 +1,148 @@
+//! What a comparison of two registries finds.
+
+use super::*;
+use crate::registry::command::{Adoption, Command, Overrides};
+use crate::registry::rules::Rules;
+use crate::registry::status::Status;
+use crate::registry::tests::{Scene, cancel, instance, set, version};
+
+fn pair() -> (Scene, Scene) {
+    let rules = Rules::default();
+    let (mut mine, mut theirs) = (Scene::new(&rules), Scene::new(&rules));
+    mine.register(instance("SHOP", "1"));
+    theirs.peer(&state(&mine));
+    (mine, theirs)
+}
+
+fn state(scene: &Scene) -> Command {
+    let lease = scene.lease("SHOP", "1");
+    Command::Adopt(Adoption {
+        instance: lease.instance().clone(),
+        registered: i64::try_from(lease.image.registered_at.0).expect("a time"),
+        overrides: Overrides::Whole,
+    })
+}
+
+/// What the first side finds when the second one asks.
+fn found(mine: &Scene, theirs: &Scene) -> Repairs {
+    let names = ["SHOP".to_owned()];
+    compare(&mine.registry, &Comparison::of(&theirs.registry, &names))
+}
+
+fn key() -> (AppName, InstanceId) {
+    (AppName::new("SHOP"), InstanceId::new("1"))
+}
+
+fn differ(mine: &Scene, theirs: &Scene) -> Vec<String> {
+    let (mine, theirs) = (Digests::of(&mine.registry), Digests::of(&theirs.registry));
+    assert_eq!(mine.root == theirs.root, mine.apps == theirs.apps);
+    mine.differences(&theirs, None, 10)
+}
+
+#[test]
+fn equal_registries_have_equal_digests_and_nothing_to_repair() {
+    let (mine, mut theirs) = pair();
+    assert!(differ(&mine, &theirs).is_empty());
+    assert!(found(&mine, &theirs).is_empty());
+    // When it was renewed, and where it stands in the log, is no difference.
+    theirs.pass(5000);
+    theirs.register(instance("OTHER", "2"));
+    theirs.client(&cancel("OTHER", "2"));
+    let lease = theirs.lease("SHOP", "1");
+    lease.renew(theirs.now, theirs.registry.rules().lease_expiry);
+    assert!(differ(&mine, &theirs).is_empty());
+}
+
+#[test]
+fn the_newer_version_is_wanted_whichever_side_asks() {
+    let (mine, mut theirs) = pair();
+    theirs.pass(10);
+    theirs.client(&set("SHOP", "1", Status::OutOfService, None));
+    assert_eq!(differ(&mine, &theirs), ["SHOP"]);
+    assert_eq!(found(&mine, &theirs).wanted, [key()]);
+    let repairs = found(&theirs, &mine);
+    assert_eq!((repairs.ours_newer, repairs.wanted), (vec![key()], vec![]));
+    // A newer description outranks any later change of an older one.
+    let mut mine = mine;
+    mine.register(version(200, instance("SHOP", "1")));
+    theirs.pass(60_000);
+    theirs.client(&set("SHOP", "1", Status::Down, None));
+    assert_eq!(found(&mine, &theirs).ours_newer, [key()]);
+}
+
+#[test]
+fn two_states_of_one_version_are_exchanged_for_the_rule_to_decide() {
+    let (mut mine, mut theirs) = pair();
+    mine.pass(10);
+    theirs.pass(10);
+    mine.client(&set("SHOP", "1", Status::OutOfService, None));
+    theirs.client(&set("SHOP", "1", Status::Down, None));
+    let repairs = found(&mine, &theirs);
+    assert_eq!(
+        (repairs.wanted, repairs.ours_newer),
+        (vec![key()], vec![key()])
+    );
+}
+
+#[test]
+fn a_side_that_cancelled_has_the_other_cancel() {
+    let (mine, mut theirs) = pair();
+    theirs.pass(10);
+    theirs.client(&cancel("SHOP", "1"));
+    let there = found(&mine, &theirs).cancelled_there;
+    assert_eq!(there.len(), 1);
+    let repairs = found(&theirs, &mine);
+    assert_eq!(repairs.cancelled_here, there);
+    assert!(repairs.wanted.is_empty());
+    // A description that is newer than the cancel lives.
+    let mut mine = mine;
+    mine.register(version(200, instance("SHOP", "1")));
+    assert_eq!(found(&mine, &theirs).ours_newer, [key()]);
+    assert_eq!(found(&theirs, &mine).wanted, [key()]);
+}
+
+#[test]
+fn what_is_only_on_one_side_and_was_never_on_the_other_is_told() {
+    let mine = Scene::new(&Rules::default());
+    let (theirs, _) = pair();
+    assert_eq!(found(&mine, &theirs).wanted, [key()]);
+    assert_eq!(found(&theirs, &mine).ours_newer, [key()]);
+}
+
+#[test]
+fn what_expired_on_one_side_is_left_alone() {
+    let (mine, mut theirs) = pair();
+    theirs.pass(10_000_000);
+    theirs.client(&Command::Evict(crate::registry::command::Eviction {
+        extra_ms: 0,
+        renewal_percent_threshold: 0.0,
+        seed: 1,
+    }));
+    assert!(!theirs.has("SHOP", "1"));
+    assert!(found(&mine, &theirs).is_empty());
+    assert!(found(&theirs, &mine).is_empty());
+}
+
+#[test]
+fn differences_that_stay_do_not_hide_the_others() {
+    let digests = |range: std::ops::Range<u64>| Digests {
+        root: range.start,
+        apps: range.map(|n| (format!("APP{n}"), n)).collect(),
+    };
+    let (mine, theirs) = (digests(0..5), digests(9..9));
+    assert_eq!(mine.differences(&theirs, None, 2), ["APP0", "APP1"]);
+    let next = mine.differences(&theirs, Some("APP1"), 2);
+    assert_eq!(next, ["APP2", "APP3"]);
+    let next = mine.differences(&theirs, Some("APP3"), 2);
+    assert_eq!(next, ["APP4", "APP0"]);
+}
+
+#[test]
+fn digests_are_made_once_for_each_position_of_the_log() {
+    let (mut mine, _) = pair();
+    let cache = DigestCache::default();
+    let first = cache.of(&mine.registry);
+    assert!(Arc::ptr_eq(&first, &cache.of(&mine.registry)));
+    mine.register(instance("SHOP", "2"));
+    assert_ne!(cache.of(&mine.registry).root, first.root);
+}
