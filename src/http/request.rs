@@ -87,8 +87,20 @@ pub(super) fn actor(headers: &HeaderMap, address: IpAddr) -> Actor {
         principal: None,
         address: Some(address.to_string().into()),
         user_agent: text(headers, &USER_AGENT).map(cut),
-        reason: text(headers, &X_REASON).map(cut),
+        reason: headers
+            .get(&X_REASON)
+            .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
+            .map(str::trim)
+            .filter(|reason| !reason.is_empty())
+            .map(cut),
     }
+}
+
+/// The reason that the query gives (`?reason=`), for requests whose parameters do not mean anything
+/// else.
+pub(super) fn reason(query: Option<&str>) -> Option<Arc<str>> {
+    let reason = parameter(query, "reason")?;
+    Some(cut(reason.trim())).filter(|reason| !reason.is_empty())
 }
 
 /// A header's text, not longer than a record keeps.
