@@ -8,8 +8,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use siphasher::sip::SipHasher13;
 use thiserror::Error;
 
-use super::query::Question;
 use super::Filter;
+use super::query::Question;
 use crate::types::{Lsn, Millis};
 
 const VERSION: u8 = 1;
@@ -35,7 +35,9 @@ pub struct Cursor {
 pub enum BadCursor {
     #[error("not a cursor of this server; take it from \"next\" of the answer before")]
     Unreadable,
-    #[error("it belongs to another question; keep all parameters but limit and cursor as they were")]
+    #[error(
+        "it belongs to another question; keep all parameters but limit and cursor as they were"
+    )]
     OtherQuestion,
     #[error("it belongs to a log that was lost or replaced; ask anew without it")]
     OtherLog,

@@ -112,9 +112,7 @@ impl Api {
             .peers
             .all()
             .into_iter()
-            .map(|(url, peer)| {
-                (url, peer_facts(&peer))
-            })
+            .map(|(url, peer)| (url, peer_facts(&peer)))
             .collect();
         json!({ "status": "UP", "details": peers })
     }

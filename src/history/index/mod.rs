@@ -29,8 +29,8 @@ use tracing::{debug, warn};
 use crate::store::{LogReader, SegmentFacts, StoreError};
 use crate::types::{AppName, InstanceId, Lsn};
 use growing::Growing;
-use key::KeyHash;
 pub(super) use key::Key;
+use key::KeyHash;
 use table::Table;
 
 /// The folder of the tables in the data directory.
@@ -354,7 +354,11 @@ impl Index {
         let first = table.facts().first;
         let failure = self.path(first).and_then(|path| {
             let error = write(&mut table, &path).err()?;
-            Some(StoreError::io("write an index of the history", &path, error))
+            Some(StoreError::io(
+                "write an index of the history",
+                &path,
+                error,
+            ))
         });
         let mut state = self.state_mut();
         if let Some(error) = &failure

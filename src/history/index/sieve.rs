@@ -60,7 +60,9 @@ mod tests {
         let keys: Vec<u64> = (0..10_000).map(key).collect();
         let sieve = Sieve::of(&keys);
         assert!(keys.iter().all(|key| sieve.may_hold(*key)));
-        let foreign = (10_000..110_000).filter(|n| sieve.may_hold(key(*n))).count();
+        let foreign = (10_000..110_000)
+            .filter(|n| sieve.may_hold(key(*n)))
+            .count();
         assert!(foreign < 5_000, "{foreign} of 100,000 foreign keys pass");
         assert_eq!(Sieve::from_words(sieve.words().to_vec()), Some(sieve));
         assert_eq!(Sieve::from_words(Vec::new()), None);

@@ -26,7 +26,13 @@ fn catch_up(index: &Index, reader: &Arc<dyn LogReader>) {
 }
 
 fn ask(index: &Arc<Index>, rig: &Rig, question: &Question) -> Vec<Entry> {
-    walked(&rig.reader(), index, question, (usize::MAX, usize::MAX), true)
+    walked(
+        &rig.reader(),
+        index,
+        question,
+        (usize::MAX, usize::MAX),
+        true,
+    )
 }
 
 fn of_instance(app: &str, id: &str) -> Question {
@@ -74,7 +80,10 @@ fn every_question_is_answered_as_by_looking_at_every_record() {
             let expected = naive(rig.kept(), &question);
             assert_eq!(found, expected, "seed {seed}, round {round}: {question:?}");
         }
-        assert!(rig.reader().segments().len() > 5, "too few segments to tell");
+        assert!(
+            rig.reader().segments().len() > 5,
+            "too few segments to tell"
+        );
     }
 }
 
@@ -121,7 +130,11 @@ fn a_segment_that_is_closed_gets_its_table_from_memory() {
         catch_up(&index, &shared);
     }
     assert!(index.stats().segments > 5);
-    assert_eq!(reader.take_count(), rig.source.log.len() as u64, "each once");
+    assert_eq!(
+        reader.take_count(),
+        rig.source.log.len() as u64,
+        "each once"
+    );
 }
 
 #[test]
@@ -177,7 +190,12 @@ fn damaged_old_and_foreign_files_are_made_anew() {
     assert!(!files(&path).is_empty(), "nothing was made anew");
     for file in files(&path) {
         let place = whole.iter().position(|other| *other == file).unwrap();
-        assert_eq!(fs::read(&file).unwrap(), contents[place], "{}", file.display());
+        assert_eq!(
+            fs::read(&file).unwrap(),
+            contents[place],
+            "{}",
+            file.display()
+        );
     }
 }
 
@@ -213,9 +231,16 @@ fn a_table_that_cannot_be_written_is_kept_in_memory_within_its_bound() {
 
     let small = Arc::new(Index::with(Some(file), key::stable_hash, 20_000));
     let error = Walk::new(rig.reader(), small, question)
-        .take(usize::MAX, usize::MAX, &mut |_, _| ControlFlow::Continue(()))
+        .take(
+            usize::MAX,
+            usize::MAX,
+            &mut |_, _| ControlFlow::Continue(()),
+        )
         .unwrap_err();
-    assert!(error.to_string().contains("index of the history"), "{error}");
+    assert!(
+        error.to_string().contains("index of the history"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -80,7 +80,11 @@ impl Past {
         reader: Arc<dyn LogReader>,
     ) -> Result<Option<Horizon>, Problem> {
         let _one_at_a_time = self.horizon.acquire().await;
-        let known = self.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self
+            .found
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(known) = known
             && known.oldest.is_some()
             && known.oldest_lsn == reader.first_lsn()
@@ -243,17 +247,21 @@ impl Api {
             let mut body = b"{\"entries\":[".to_vec();
             let start = body.len();
             let mut written = Ok(());
-            walk.take(asked.limit.unwrap_or(LIMIT), LOOKS, &mut |record, before| {
-                if body.len() > start {
-                    body.push(b',');
-                }
-                written = serde_json::to_writer(&mut body, &tell(record, before));
-                if written.is_err() || body.len() > PAGE_BYTES {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
+            walk.take(
+                asked.limit.unwrap_or(LIMIT),
+                LOOKS,
+                &mut |record, before| {
+                    if body.len() > start {
+                        body.push(b',');
+                    }
+                    written = serde_json::to_writer(&mut body, &tell(record, before));
+                    if written.is_err() || body.len() > PAGE_BYTES {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                },
+            )?;
             let filter = &asked.question.filter;
             let next = walk.next().map(|position| {
                 Cursor::new(position, filter, asked.identity, &incarnation).encode()

@@ -70,10 +70,7 @@ fn read(mut walk: Walk, mut left: usize) -> JoinHandle<Piece> {
                 ControlFlow::Continue(())
             }
         });
-        let outcome = taken
-            .map_err(io::Error::other)
-            .and(written)
-            .map(|()| lines);
+        let outcome = taken.map_err(io::Error::other).and(written).map(|()| lines);
         (walk, left, outcome)
     })
 }
