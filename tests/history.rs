@@ -194,7 +194,9 @@ fn a_million_records_are_asked_at_the_cost_of_the_answer() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     write_log(&data, RECORDS);
-    let mut server = Server::start(&data, &["--eurekad.durability=process"]);
+    // The records are years old.
+    let keep = "--eurekad.history-max-age=0";
+    let mut server = Server::start(&data, &["--eurekad.durability=process", keep]);
     let port = server.port();
     wait_for_index(port);
 

@@ -248,6 +248,26 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_is_text_and_not_nothing() {
+        let reason_of = |value: &[u8]| {
+            let mut headers = HeaderMap::new();
+            let value = hyper::header::HeaderValue::from_bytes(value).unwrap();
+            headers.insert(X_REASON.clone(), value);
+            actor(&headers, IpAddr::from([10, 0, 0, 1])).reason
+        };
+        assert_eq!(reason_of(b" deploy 4711 ").as_deref(), Some("deploy 4711"));
+        assert_eq!(
+            reason_of("überlastet".as_bytes()).as_deref(),
+            Some("überlastet")
+        );
+        assert_eq!(reason_of(b"\xff"), None);
+        assert_eq!(reason_of(b"  "), None);
+        assert_eq!(reason(Some("value=UP&reason=a+b")).as_deref(), Some("a b"));
+        assert_eq!(reason(Some("reason=&value=UP")), None);
+        assert_eq!(reason(None), None);
+    }
+
+    #[test]
     fn long_headers_are_cut_at_a_character() {
         let long = "é".repeat(200);
         assert_eq!(cut(&long).len(), 256);
