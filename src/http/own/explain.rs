@@ -52,7 +52,7 @@ impl Api {
             }
         })
         .await?;
-        let horizon = self.horizon().await?;
+        let horizon = self.past.horizon(self.log.reader()).await?;
 
         let (state, now) = (self.log.snapshot(), self.clock.now());
         let registry = &state.registry;

@@ -27,12 +27,12 @@ impl Api {
         id: &str,
         head: &Head<'_>,
     ) -> Answered {
-        let (mut span, mut actor) = (None, request::actor(head.headers, head.address));
+        let (mut span, actor) = (None, self.asked_by(head));
         let is_post = *head.method == Method::POST;
         Parameters::of(head).each(&["for", "reason"], |name, value| {
             match name {
                 "for" if is_post => span = Some(span_of(value)?),
-                "reason" => actor.reason = Some(request::cut(value)),
+                "reason" => {}
                 _ => return Ok(false),
             }
             Ok(true)
@@ -102,13 +102,11 @@ impl Api {
 
     /// `/overrides`: those in force, or lifting all of an application.
     pub(super) async fn overrides(&self, head: &Head<'_>) -> Answered {
-        let (mut app, mut actor) = (None, request::actor(head.headers, head.address));
+        let (mut app, actor) = (None, self.asked_by(head));
         Parameters::of(head).each(&["app", "reason"], |name, value| {
             match name {
                 "app" => app = Some(value.to_owned()),
-                "reason" if *head.method == Method::DELETE => {
-                    actor.reason = Some(request::cut(value));
-                }
+                "reason" if *head.method == Method::DELETE => {}
                 _ => return Ok(false),
             }
             Ok(true)
@@ -159,6 +157,18 @@ impl Api {
             .collect();
         let lsn = self.log.published().lsn();
         json(&json!({ "lifted": free.len(), "kept": kept, "lsn": lsn }))
+    }
+
+    /// Who asks, with the reason of the header or else of the query.
+    fn asked_by(&self, head: &Head<'_>) -> Actor {
+        let actor = request::actor(head.headers, head.address);
+        Actor {
+            reason: actor
+                .reason
+                .clone()
+                .or_else(|| request::reason(head.query)),
+            ..actor
+        }
     }
 
     async fn operate(&self, commands: Vec<Command>, actor: Actor) -> Result<Vec<Reply>, Problem> {

@@ -2,18 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::history::blocking;
 use super::{Answered, json};
 use crate::changelog::StoreHealth;
-use crate::history::Horizon;
 use crate::history::times;
 use crate::http::Api;
 use crate::http::pages::{peer_facts, store_facts, store_words};
-use crate::store::StoreError;
+use crate::replication::state::PeerState;
+use crate::types::Millis;
 
 impl Api {
     pub(super) async fn node(&self) -> Answered {
-        let horizon = self.horizon().await?;
+        let horizon = self.past.horizon(self.log.reader()).await?;
         let state = self.log.snapshot();
         let stats = self.log.stats();
         let health = self.log.health().borrow().clone();
@@ -53,26 +52,13 @@ impl Api {
         json(&document)
     }
 
-    /// How far back the log goes; `None` while the store is closed.
-    pub(super) async fn horizon(&self) -> Result<Option<Horizon>, super::problem::Problem> {
-        let place = self.past.place().await?;
-        let reader = self.log.reader();
-        blocking(move || {
-            let _place = place;
-            match Horizon::of(&*reader) {
-                Ok(horizon) => Ok(Some(horizon)),
-                Err(StoreError::Closed) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
-        .await
-    }
-
     fn peer_list(&self) -> Vec<Value> {
         let peers = self.peers.all();
-        let tell = |(url, peer)| {
+        let tell = |(url, peer): (String, PeerState)| {
             let mut facts = peer_facts(&peer);
             facts["peer"] = json!(url);
+            let last = Some(peer.last_success).filter(|at| *at != Millis::ZERO);
+            facts["last_success"] = json!(last.map(times::format));
             facts
         };
         peers.into_iter().map(tell).collect()
