@@ -248,7 +248,7 @@ impl World {
         let oldest = oldest(reader).unwrap();
         let traveller = Traveller::new(self.rules.clone());
         let mut before: Option<Arc<Past>> = None;
-        for lsn in 0..=newest {
+        for (lsn, state) in (0..).zip(&self.states) {
             let found = by_lsn(reader, Lsn(lsn))
                 .map_err(Arc::new)
                 .and_then(|moment| {
@@ -259,11 +259,7 @@ impl World {
                 });
             match found {
                 Ok(past) => {
-                    assert_eq!(
-                        Naive::of(&past.registry),
-                        self.states[lsn as usize],
-                        "{lsn}"
-                    );
+                    assert_eq!(Naive::of(&past.registry), *state, "{lsn}");
                     assert_eq!(past.lost, None);
                     before = Some(past);
                 }
@@ -539,7 +535,7 @@ fn a_question_while_the_log_is_trimmed_is_answered_rightly_or_is_too_old() {
     let mut opened = shelf.open();
     let reader = opened.reader.clone();
     std::thread::scope(|scope| {
-        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(1);
         let asking = scope.spawn(move || {
             let mut answered = 0;
             for n in 0.. {
@@ -698,7 +694,7 @@ fn a_hundred_thousand_instances_that_all_changed_are_compared() {
                 instance.last_dirty_timestamp = dirty;
                 lease.instance = Arc::new(instance);
             }
-            record.lsn = Lsn(n + u64::from(dirty.unsigned_abs()) * 1_000_000);
+            record.lsn = Lsn(n + dirty.unsigned_abs() * 1_000_000);
             registry.evolve(&record, Millis::ZERO);
         }
         registry

@@ -59,22 +59,23 @@ impl Travels {
         self.traveller.clone()
     }
 
-    fn places(&self, count: u32) -> Result<OwnedSemaphorePermit, Answer> {
-        self.places
-            .clone()
-            .try_acquire_many_owned(count)
-            .map_err(|_| {
-                let problem = Problem::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "too many questions about the past at once; ask again in a moment",
-                );
-                let mut answer = problem.into_answer();
-                answer
-                    .headers_mut()
-                    .insert(RETRY_AFTER, HeaderValue::from(RETRY_SECS));
-                answer
-            })
+    /// Places for so many registries; `None` if there are not as many.
+    fn places(&self, count: u32) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_many_owned(count).ok()
     }
+}
+
+/// What is answered where there is no place.
+fn busy() -> Answer {
+    let mut answer = Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many questions about the past at once; ask again in a moment",
+    )
+    .into_answer();
+    answer
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from(RETRY_SECS));
+    answer
 }
 
 /// What is asked for.
@@ -248,9 +249,8 @@ impl Api {
             detail: Self::detail(head.headers),
             is_gzip: self.wants_gzip(true, head.headers),
         };
-        let place = match self.travels.places(1) {
-            Ok(place) => place,
-            Err(answer) => return Ok(answer),
+        let Some(place) = self.travels.places(1) else {
+            return Ok(busy());
         };
         let looker = self.looker(now);
         let own_id = self.own_id().to_owned();
@@ -287,9 +287,8 @@ impl Api {
         if from > to {
             return Err(Problem::bad_request("from: later than to"));
         }
-        let place = match self.travels.places(2) {
-            Ok(place) => place,
-            Err(answer) => return Ok(answer),
+        let Some(place) = self.travels.places(2) else {
+            return Ok(busy());
         };
         let looker = self.looker(now);
         let pieces = run(move || {
@@ -398,15 +397,16 @@ mod tests {
         let rig = Rig::sync();
         let travels = Travels::new(&rig.log);
         let mut held = vec![travels.places(2).unwrap(), travels.places(1).unwrap()];
-        let refused = travels.places(2).unwrap_err();
+        assert!(travels.places(2).is_none());
+        let refused = busy();
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(refused.headers()[RETRY_AFTER], "1");
         let one = answer::with_body(StatusCode::OK, "text/plain", "x");
         let one = super::held(one, travels.places(1).unwrap());
-        assert!(travels.places(1).is_err(), "an answer keeps its place");
+        assert!(travels.places(1).is_none(), "an answer keeps its place");
         assert_eq!(one.headers()[CONTENT_LENGTH], "1");
         drop(one);
         held.clear();
-        assert!(travels.places(4).is_ok());
+        assert!(travels.places(4).is_some());
     }
 }
