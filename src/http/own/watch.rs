@@ -388,8 +388,8 @@ impl http_body::Body for Events {
 /// A stream between two of its pieces.
 struct Streaming {
     watcher: Watcher,
-    /// When the client hears of its position at the latest; at the beginning at once, so that it
-    /// has one to come back with.
+    /// When the client hears of its position at the latest; at the beginning as soon as there is
+    /// nothing to tell, so that it has one to come back with.
     beat_at: Instant,
     has_failed: bool,
     has_ended: bool,
@@ -402,9 +402,6 @@ impl Streaming {
             if self.has_ended || self.watcher.is_over() {
                 return None;
             }
-            if self.beat_at <= Instant::now() {
-                return Some(self.heartbeat());
-            }
             match self.watcher.step(STREAM_BOUNDS).await {
                 Ok(step) if !step.told.is_empty() => {
                     self.has_failed = false;
@@ -412,11 +409,14 @@ impl Streaming {
                     return Some((self, joined(&step)));
                 }
                 Ok(step) if step.is_end => {
-                    let waited = tokio::time::timeout_at(self.beat_at, self.watcher.moved()).await;
-                    if waited == Ok(false) {
-                        return None;
+                    let moved = self.watcher.moved();
+                    match tokio::time::timeout_at(self.beat_at, moved).await {
+                        Ok(true) => {}
+                        Ok(false) => return None,
+                        Err(_) => return Some(self.heartbeat()),
                     }
                 }
+                Ok(_) if self.is_beat_due() => return Some(self.heartbeat()),
                 Ok(_) => tokio::task::yield_now().await,
                 Err(error) => {
                     if let Some(last) = self.failed(&error) {
@@ -424,9 +424,16 @@ impl Streaming {
                         return Some((self, last));
                     }
                     let _ = tokio::time::timeout(RETRY, self.watcher.moved()).await;
+                    if self.is_beat_due() {
+                        return Some(self.heartbeat());
+                    }
                 }
             }
         }
+    }
+
+    fn is_beat_due(&self) -> bool {
+        self.beat_at <= Instant::now()
     }
 
     /// An event without data: it moves what the client comes back with, and is not told to anybody.
