@@ -615,12 +615,29 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(poll(0, "CART", 100, 60).await, (vec![], 5));
         assert!(begun.elapsed() >= Duration::from_mins(1));
-        let (polled, registered) = tokio::join!(poll(0, "CART", 100, 60), async {
-            // When the poll has come to its wait.
-            tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+
+    #[tokio::test]
+    async fn a_poll_is_answered_when_what_it_waits_for_happens() {
+        let rig = Rig::sync();
+        let feed = Arc::new(Feed::new(rig.log.clone(), Arc::new(Index::new(None)), 10));
+        tokio::spawn(feed.clone().follow(CancellationToken::new()));
+        rig.client(register("SHOP", "1")).await.unwrap();
+        let selection = Selection {
+            apps: vec![AppName::new("CART")],
+            ..Selection::default()
+        };
+        let mut watcher = feed.watch(Lsn(0), selection).unwrap();
+        let until = Instant::now() + Duration::from_mins(1);
+        let (told, registered) = tokio::join!(collect(&mut watcher, 100, until), async {
+            while feed.watchers() == 0 {
+                tokio::task::yield_now().await;
+            }
+            rig.client(register("SHOP", "2")).await?;
             rig.client(register("CART", "1")).await
         });
         registered.unwrap();
-        assert_eq!(polled, (vec![6], 6));
+        let lsns: Vec<u64> = told.unwrap().iter().map(|told| told.lsn.0).collect();
+        assert_eq!((lsns, watcher.position()), (vec![3], Lsn(3)));
     }
 }
