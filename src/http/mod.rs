@@ -8,6 +8,7 @@ mod answer;
 mod batch;
 mod between;
 mod lease;
+mod metrics;
 mod pages;
 pub mod path;
 mod reads;
@@ -15,10 +16,10 @@ mod request;
 pub mod server;
 mod status_document;
 mod timed_stream;
+mod traffic;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::body::Body;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue};
@@ -39,8 +40,10 @@ use crate::types::Millis;
 use crate::wire::accept;
 use crate::wire::{Detail, Dialect, Limits};
 use answer::Answer;
+use metrics::Scraper;
 use path::{PathRules, Route};
 use request::BodyReader;
+use traffic::{Asked, Traffic};
 
 /// Memory that request bodies in flight may take together, KiB.
 const BODY_BUDGET_KIB: usize = 128 * 1024;
@@ -64,7 +67,7 @@ pub struct Api {
     negotiation: Dialect,
     limits: Limits,
     bodies: BodyReader,
-    requests: AtomicU64,
+    pub(super) traffic: Arc<Traffic>,
 }
 
 /// What the handlers know of replication.
@@ -135,7 +138,7 @@ impl Api {
             negotiation,
             limits,
             bodies,
-            requests: AtomicU64::new(0),
+            traffic: Arc::default(),
             config,
             log,
             cache,
@@ -145,11 +148,27 @@ impl Api {
 
     /// Answers one request of the client at `address`.
     pub async fn answer(&self, request: Request<Body>, address: IpAddr) -> Answer {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        let begun = self.clock.micros();
+        let method = traffic::place_of(request.method());
+        let mut asked = Asked::Malformed;
+        let answer = self.answer_as(request, address, &mut asked).await;
+        let took = self.clock.micros().saturating_sub(begun);
+        self.traffic.count(asked, method, answer.status(), took);
+        answer
+    }
+
+    /// The answer; says in `asked` what was asked for.
+    async fn answer_as(
+        &self,
+        request: Request<Body>,
+        address: IpAddr,
+        asked: &mut Asked,
+    ) -> Answer {
         let (parts, body) = request.into_parts();
         let Ok(route) = path::parse(parts.uri.path(), &self.paths) else {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
+        *asked = Asked::of(&route);
         if request::head_bytes(&parts) > self.config.server.max_header_bytes {
             return answer::empty(StatusCode::BAD_REQUEST);
         }
@@ -180,7 +199,8 @@ impl Api {
             Route::Home => return self.home(head, methods),
             Route::Between(what) => return self.between(what, head, methods, body).await,
             Route::LastN => return self.last_n(head, methods),
-            Route::Actuator(below) => return self.actuator(&below, head, methods),
+            Route::Actuator(below) => return self.actuator(&below, head, methods).await,
+            Route::Metrics => return self.metrics(Scraper::Own, head, methods).await,
             _ => {}
         }
         let is_read =
@@ -265,10 +285,5 @@ impl Api {
 
     fn own_id(&self) -> &str {
         &self.config.instance.instance_id
-    }
-
-    /// Requests since the start.
-    pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
     }
 }
