@@ -120,6 +120,7 @@ impl ResponseCache {
         found
     }
 
+    #[expect(clippy::option_option, reason = "what both mean stands at `peek`")]
     fn look(&self, key: &Key, state: &Published) -> Option<Option<Arc<Payload>>> {
         if let Some(read_only) = &self.read_only {
             match read_only.look(key) {
