@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use eurekad::registry::change::{
-    Actor, Change, ChangeKind, LeaseImage, Origin, OverrideEffect, Record,
+    Actor, Change, ChangeKind, HoldEffect, LeaseImage, Origin, OverrideEffect, Record,
 };
 use eurekad::registry::status::Status;
 use eurekad::store::{CheckpointLease, CheckpointSource, Durability, StoreOptions, testing};
@@ -127,6 +127,7 @@ fn write_log(dir: &Path, records: u64) {
             expected_clients: INSTANCES,
             leases: &mut leases,
             overrides: &mut std::iter::empty(),
+            holds: &mut std::iter::empty(),
         };
         opened.reader.write_checkpoint(source).unwrap();
     }
@@ -518,6 +519,7 @@ fn what_is_no_longer_kept_is_said() {
             expected_clients: 0,
             leases: &mut std::iter::empty(),
             overrides: &mut std::iter::empty(),
+            holds: &mut std::iter::empty(),
         };
         opened.reader.write_checkpoint(source).unwrap();
     }

@@ -356,6 +356,9 @@ fn takes_reason(command: &Command) -> bool {
         Command::Register(_)
         | Command::Renew { .. }
         | Command::UpdateMetadata { .. }
+        | Command::Adopt(_)
+        | Command::Hold { .. }
+        | Command::EndHolds(_)
         | Command::Evict(_) => false,
     }
 }

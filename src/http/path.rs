@@ -39,6 +39,8 @@ pub enum Route<'a> {
     Actuator(String),
     /// What only this server answers.
     Own(Own<'a>),
+    /// `/metrics`, in Prometheus' text format.
+    Metrics,
     NotFound,
 }
 
@@ -117,7 +119,7 @@ pub fn allowed(route: &Route<'_>) -> &'static [&'static str] {
         | Route::SecureVip(_)
         | Route::ServerStatus
         | Route::StatusOverrides => &["GET", "OPTIONS"],
-        Route::Home | Route::LastN | Route::Actuator(_) => &["GET", "HEAD"],
+        Route::Home | Route::LastN | Route::Actuator(_) | Route::Metrics => &["GET", "HEAD"],
         Route::Own(Own::Drain { .. } | Own::Quarantine { .. }) => {
             &["GET", "HEAD", "POST", "DELETE", "OPTIONS"]
         }
@@ -221,6 +223,9 @@ fn page(path: &str, rest: &str, rules: &PathRules) -> Option<Route<'static>> {
         if bare.strip_prefix(base) == Some("/lastn") {
             return Some(Route::LastN);
         }
+    }
+    if rest == "metrics" {
+        return Some(Route::Metrics);
     }
     let actuator = rules.actuator.trim_start_matches('/');
     let below = rest.strip_prefix(actuator)?;

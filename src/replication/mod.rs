@@ -127,7 +127,8 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
             peers.connection_idle_timeout,
             dns,
             &parts.tls,
-        ),
+        )
+        .counting(parts.states.clone()),
         recovered: parts.log.published().lsn(),
         log: parts.log,
         clock: parts.clock,

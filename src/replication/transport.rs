@@ -2,6 +2,7 @@
 //! and one of our own that says who is asking. Credentials of a URL go into one header and nowhere
 //! else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::dns::Dns;
 use super::sender::Failure;
+use super::state::{PeerStates, Traffic};
 use crate::config::ServiceUrl;
 use crate::tls::{self, Connector, TlsClient};
 
@@ -73,6 +75,8 @@ pub struct Transport {
     client: Client<Connector<Dns>, Full<Bytes>>,
     identity: HeaderValue,
     own_address: HeaderValue,
+    /// Where requests are counted; `None` counts nothing.
+    states: Option<Arc<PeerStates>>,
 }
 
 impl Transport {
@@ -99,6 +103,16 @@ impl Transport {
             client,
             identity: header(&identity.header()),
             own_address: header(own_address),
+            states: None,
+        }
+    }
+
+    /// Counts requests and answers for the peers that are on the list.
+    #[must_use]
+    pub fn counting(self, states: Arc<PeerStates>) -> Self {
+        Self {
+            states: Some(states),
+            ..self
         }
     }
 
@@ -108,6 +122,29 @@ impl Transport {
     /// [`Failure::Connect`], [`Failure::TimedOut`], or [`Failure::Broken`] if the answer is cut off
     /// or too long. Any status is an answer.
     pub async fn send(
+        &self,
+        url: &ServiceUrl,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Answer, Failure> {
+        let Some(states) = &self.states else {
+            return self
+                .exchange(url, method, path, content_type, body, timeout)
+                .await;
+        };
+        let name = url.to_string();
+        states.count(&name, |traffic| count_request(traffic, path, &body));
+        let sent = self
+            .exchange(url, method, path, content_type, body, timeout)
+            .await;
+        states.count(&name, |traffic| count_answer(traffic, &sent));
+        sent
+    }
+
+    async fn exchange(
         &self,
         url: &ServiceUrl,
         method: Method,
@@ -164,6 +201,35 @@ impl Transport {
         tokio::time::timeout(timeout, exchange)
             .await
             .unwrap_or(Err(Failure::TimedOut))
+    }
+}
+
+/// Here and not where requests are made, so that each request counts, whoever makes it.
+fn count_request(traffic: &mut Traffic, path: &str, body: &[u8]) {
+    /// As [`crate::wire::batch::write_batch`] writes it. It cannot stand within a text, where its
+    /// quotes would be escaped.
+    const HEARTBEAT: &str = r#""action":"Heartbeat""#;
+    traffic.requests += 1;
+    traffic.sent_bytes += body.len() as u64;
+    if path.starts_with("peerreplication/batch") {
+        traffic.batches += 1;
+        let items = std::str::from_utf8(body).unwrap_or_default();
+        traffic.renewals += items.matches(HEARTBEAT).count() as u64;
+    } else if path == super::RENEWALS_PATH {
+        // Eight bytes each.
+        traffic.renewals += body.len() as u64 / 8;
+    }
+}
+
+fn count_answer(traffic: &mut Traffic, sent: &Result<Answer, Failure>) {
+    match sent {
+        Ok(answer) => {
+            traffic.received_bytes += answer.body.len() as u64;
+            traffic.status_errors += u64::from(!(200..300).contains(&answer.status));
+        }
+        Err(Failure::Connect(_)) => traffic.connect_errors += 1,
+        Err(Failure::TimedOut) => traffic.time_outs += 1,
+        Err(_) => traffic.broken_answers += 1,
     }
 }
 

@@ -163,10 +163,7 @@ impl Api {
     fn asked_by(&self, head: &Head<'_>) -> Actor {
         let actor = request::actor(head.headers, head.address);
         Actor {
-            reason: actor
-                .reason
-                .clone()
-                .or_else(|| request::reason(head.query)),
+            reason: actor.reason.clone().or_else(|| request::reason(head.query)),
             ..actor
         }
     }

@@ -136,7 +136,6 @@ mod tests {
     use hyper::{HeaderMap, Method};
 
     use super::*;
-    use crate::registry::change::ChangeKind;
     use crate::types::AppName;
 
     fn ask(query: &str, last_seen: Option<&str>) -> Result<Question, String> {
@@ -163,7 +162,7 @@ mod tests {
         assert_eq!(after("from=7", Some("9")), resumed);
         let question = ask("app=shop,cart&kind=evicted&wait=30s&limit=5", None).unwrap();
         assert_eq!(question.selection.apps, ["SHOP", "CART"].map(AppName::new));
-        assert_eq!(question.selection.kinds, [ChangeKind::Evicted]);
+        assert_eq!(question.selection.kinds, ["evicted"]);
         assert_eq!((question.wait.as_secs(), question.limit), (30, 5));
     }
 
