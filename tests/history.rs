@@ -93,6 +93,7 @@ fn write_log(dir: &Path, records: u64) {
                 kind,
                 lease: is_told_in_full.then(|| image.clone()),
                 override_effect,
+                hold_effect: HoldEffect::Keep,
                 visible: true,
             },
         })
