@@ -421,16 +421,16 @@ impl Walk {
             if segment.first >= below {
                 continue;
             }
-            let places = match self.memory.places(segment.first, key) {
-                Some(places) => places,
-                None => {
-                    let index = &self.index;
-                    match index.places(&*self.reader, segment, key, &mut turn.budget) {
-                        Ok(places) => self.memory.keep_places(segment.first, key, places),
-                        // What lies before it is gone too.
-                        Err(Stop::Trimmed) => return Ok(None),
-                        Err(other) => return Err(other),
-                    }
+            let known = self.memory.places(segment.first, key);
+            let places = if let Some(known) = known {
+                known
+            } else {
+                let index = &self.index;
+                match index.places(&*self.reader, segment, key, &mut turn.budget) {
+                    Ok(places) => self.memory.keep_places(segment.first, key, places),
+                    // What lies before it is gone too.
+                    Err(Stop::Trimmed) => return Ok(None),
+                    Err(other) => return Err(other),
                 }
             };
             let before = places
