@@ -375,7 +375,7 @@ fn instances(differ: &mut Differences, before: &Instance, after: &Instance) {
         ("port", before.port, after.port),
         ("securePort", before.secure_port, after.secure_port),
     ] {
-        differ.compare(field, &before, &after, |of| port(*of));
+        differ.compare(field, &before, &after, |is| port(*is));
     }
     differ.compare("countryId", &before.country_id, &after.country_id, number);
     differ.compare(
