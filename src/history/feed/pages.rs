@@ -196,8 +196,8 @@ impl Predecessors for Index {
         let found = records.iter().map(|record| {
             match previous(self, reader, &segments, record) {
                 Ok(found) => Ok(found),
-                // What comes before a segment that was dropped is gone too.
-                Err(Stop::Trimmed | Stop::Spent) => Ok(None),
+                // What comes before a segment that was dropped, or cannot be read, is not known.
+                Err(Stop::Trimmed | Stop::Spent | Stop::Damaged(_)) => Ok(None),
                 Err(Stop::Store(error)) => Err(error),
             }
         });
