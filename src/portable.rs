@@ -19,9 +19,7 @@ use crate::history::entry::{kind_word, parse_kind};
 use crate::registry::change::{
     Actor, Change, ChangeKind, LeaseImage, Origin, OverrideEffect, Record,
 };
-use crate::registry::instance::{
-    ActionType, DataCenter, Instance, LeaseTerms, Metadata, Port,
-};
+use crate::registry::instance::{ActionType, DataCenter, Instance, LeaseTerms, Metadata, Port};
 use crate::registry::status::Status;
 use crate::store::{CheckpointLease, CheckpointOverride};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
@@ -254,8 +252,7 @@ mod kind {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ChangeKind, D::Error> {
         let word = String::deserialize(from)?;
-        parse_kind(&word)
-            .ok_or_else(|| D::Error::custom(format!("{word:?} is no kind of change")))
+        parse_kind(&word).ok_or_else(|| D::Error::custom(format!("{word:?} is no kind of change")))
     }
 }
 

@@ -83,7 +83,11 @@ fn what_is_not_known_is_refused() {
         *value.pointer_mut(path).expect("the place") = to;
         decode(&value)
     };
-    assert!(change("/kind", json!("renamed")).unwrap_err().contains("renamed"));
+    assert!(
+        change("/kind", json!("renamed"))
+            .unwrap_err()
+            .contains("renamed")
+    );
     assert!(change("/lease/instance/status", json!("up")).is_err());
     assert!(change("/lsn", json!(-1)).is_err());
     let mut unknown = good.clone();

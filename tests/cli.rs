@@ -52,7 +52,9 @@ impl Done {
 
     fn lines(&self) -> Vec<Value> {
         let lines = self.out.lines();
-        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 }
 
@@ -108,7 +110,10 @@ impl Stopped {
             assert_eq!(connection.exchange(&bytes).unwrap().status, 204);
         }
         for (method, target) in [
-            ("PUT", "/eureka/apps/SHOP/shop-1/status?value=OUT_OF_SERVICE"),
+            (
+                "PUT",
+                "/eureka/apps/SHOP/shop-1/status?value=OUT_OF_SERVICE",
+            ),
             ("PUT", "/eureka/apps/SHOP/shop-2/metadata?colour=red"),
             ("DELETE", "/eureka/apps/SHOP/shop-3"),
         ] {
@@ -134,17 +139,23 @@ fn url(server: &Server) -> String {
 #[test]
 fn the_servers_own_command_line_is_what_it_was() {
     let help = run(&["--help"]).with(0);
-    assert!(help.out.contains("Usage: eurekad [COMMAND] [OPTIONS]"), "{}", help.out);
+    assert!(
+        help.out.contains("Usage: eurekad [COMMAND] [OPTIONS]"),
+        "{}",
+        help.out
+    );
     assert!(help.out.contains("eureka.server.enable-self-preservation"));
     assert!(run(&["--version"]).with(0).out.starts_with("eurekad "));
     let config = run(&["config", "--server.port=1234"]).with(0);
     assert!(config.out.contains("server.port = 1234"), "{}", config.out);
-    let slip = run(&["histroy"]).with(2);
+    let slip = run(&["histor"]).with(2);
     assert!(slip.err.contains("did you mean history?"), "{}", slip.err);
     let late = run(&["--server.port=1", "history"]);
     assert!(late.code == 2 || late.err.contains("history"), "{late:?}");
     let mut quiet = eurekad(&["config"]);
-    quiet.env("EUREKAD_SERVER", "http://h:1").env("EUREKAD_PASSWORD", "hush");
+    quiet
+        .env("EUREKAD_SERVER", "http://h:1")
+        .env("EUREKAD_PASSWORD", "hush");
     let quiet = Done::of(quiet.output().unwrap()).with(0);
     assert!(!(quiet.out + &quiet.err).contains("EUREKAD_PASSWORD"));
 }
@@ -152,14 +163,33 @@ fn the_servers_own_command_line_is_what_it_was() {
 #[test]
 fn every_command_has_help_with_examples_and_exit_codes() {
     for command in [
-        "history", "at", "diff", "watch", "explain", "drain", "quarantine", "release", "overrides",
-        "peers", "status", "export", "import", "store", "completions", "man",
+        "history",
+        "at",
+        "diff",
+        "watch",
+        "explain",
+        "drain",
+        "quarantine",
+        "release",
+        "overrides",
+        "peers",
+        "status",
+        "export",
+        "import",
+        "store",
+        "completions",
+        "man",
     ] {
         let help = run(&[command, "--help"]).with(0);
         assert!(help.out.contains("Exit codes:"), "{command}: {}", help.out);
         assert_eq!(run(&["help", command]).with(0).out, help.out);
     }
-    assert!(run(&["store", "check", "--help"]).with(0).out.contains("Examples:"));
+    assert!(
+        run(&["store", "check", "--help"])
+            .with(0)
+            .out
+            .contains("Examples:")
+    );
     for wrong in [
         &["history", "--nonsense"][..],
         &["at"],
@@ -169,7 +199,14 @@ fn every_command_has_help_with_examples_and_exit_codes() {
         &["history", "--server", "nonsense"],
         &["history", "--data-dir", "x", "--server", "http://h"],
         &["import", "--history"],
-        &["export", "--history", "--format", "xml", "--server", "http://127.0.0.1:1"],
+        &[
+            "export",
+            "--history",
+            "--format",
+            "xml",
+            "--server",
+            "http://127.0.0.1:1",
+        ],
     ] {
         let done = run(wrong).with(2);
         assert!(!done.err.is_empty(), "{wrong:?}");
@@ -193,8 +230,15 @@ fn a_server_that_is_not_there_or_not_ours_is_said_so() {
         let mut all = arguments.to_vec();
         all.extend(["--server", &nobody]);
         let done = run(&all).with(3);
-        assert!(done.err.contains("cannot reach http://127.0.0.1"), "{}", done.err);
-        assert!(!done.err.contains("hush") && done.out.is_empty(), "{done:?}");
+        assert!(
+            done.err.contains("cannot reach http://127.0.0.1"),
+            "{}",
+            done.err
+        );
+        assert!(
+            !done.err.contains("hush") && done.out.is_empty(),
+            "{done:?}"
+        );
     }
     let other = StandIn::start(|_, stream| answer(stream, 404, "text/html", "<h1>404</h1>"));
     let done = run(&["history", "--server", &other.url()]).with(3);
@@ -235,7 +279,9 @@ impl StandIn {
 
     /// The head of the next request that was answered.
     fn asked(&self) -> String {
-        self.asked.recv_timeout(support::PATIENCE).expect("a request")
+        self.asked
+            .recv_timeout(support::PATIENCE)
+            .expect("a request")
     }
 }
 
@@ -261,13 +307,30 @@ fn entry(lsn: u64, kind: &str) -> Value {
 
 #[test]
 fn an_explanation_of_an_error_is_shown_and_told_by_the_exit_code() {
-    for (status, code) in [(400, 2), (401, 3), (403, 3), (404, 1), (410, 4), (500, 3), (503, 3)] {
+    for (status, code) in [
+        (400, 2),
+        (401, 3),
+        (403, 3),
+        (404, 1),
+        (410, 4),
+        (500, 3),
+        (503, 3),
+    ] {
         let problem = json!({"title": "X", "status": status, "detail": format!("because of {status}\u{1b}[31m")});
         let node = StandIn::start(move |_, stream| {
-            answer(stream, status, "application/problem+json", &problem.to_string());
+            answer(
+                stream,
+                status,
+                "application/problem+json",
+                &problem.to_string(),
+            );
         });
         let done = run(&["diff", "-1h", "--server", &node.url()]).with(code);
-        assert!(done.err.contains(&format!("because of {status}")), "{}", done.err);
+        assert!(
+            done.err.contains(&format!("because of {status}")),
+            "{}",
+            done.err
+        );
         assert!(!done.err.contains('\u{1b}'), "{}", done.err);
     }
 }
@@ -280,8 +343,17 @@ fn the_history_is_a_table_for_people_and_the_servers_answer_for_programs() {
     let node = StandIn::start(move |_, stream| answer(stream, 200, "application/json", &text));
     let server = node.url() + "/ctx/eureka/";
     let table = run(&[
-        "history", "BILLING/b 1", "--from", "-2h", "--kind", "override-set", "--reason", "a&b",
-        "--utc", "--server", &server,
+        "history",
+        "BILLING/b 1",
+        "--from",
+        "-2h",
+        "--kind",
+        "override-set",
+        "--reason",
+        "a&b",
+        "--utc",
+        "--server",
+        &server,
     ])
     .with(0);
     let asked = node.asked();
@@ -294,11 +366,23 @@ fn the_history_is_a_table_for_people_and_the_servers_answer_for_programs() {
     let lines: Vec<&str> = table.out.lines().collect();
     assert!(lines[0].starts_with("TIME"), "{}", table.out);
     assert!(lines[1].starts_with("2026-11-30 21:11:42.123Z  12   override-set  BILLING/billing-1"));
-    assert!(lines[1].contains("status UP→OUT_OF_SERVICE"), "{}", lines[1]);
-    assert!(lines[1].ends_with("operator 10.0.0.1 (curl/8)  deploy 4711"), "{}", lines[1]);
+    assert!(
+        lines[1].contains("status UP→OUT_OF_SERVICE"),
+        "{}",
+        lines[1]
+    );
+    assert!(
+        lines[1].ends_with("operator 10.0.0.1 (curl/8)  deploy 4711"),
+        "{}",
+        lines[1]
+    );
     assert!(!table.out.contains('\u{1b}'));
     let painted = run(&["history", "--color", "always", "--server", &server]).with(0);
-    assert!(painted.out.contains("\u{1b}[33moverride-set\u{1b}[0m"), "{}", painted.out);
+    assert!(
+        painted.out.contains("\u{1b}[33moverride-set\u{1b}[0m"),
+        "{}",
+        painted.out
+    );
     let raw = run(&["history", "--json", "--server", &server]).with(0);
     assert_eq!(raw.out.trim_end(), page.to_string());
 }
@@ -314,16 +398,31 @@ fn pages_are_followed_and_what_is_no_longer_kept_is_said() {
         };
         answer(stream, 200, "application/json", &page.to_string());
     });
-    let done = run(&["history", "--limit", "5000", "--utc", "--server", &node.url()]).with(0);
+    let done = run(&[
+        "history",
+        "--limit",
+        "5000",
+        "--utc",
+        "--server",
+        &node.url(),
+    ])
+    .with(0);
     assert_eq!(done.out.lines().count(), 1001);
-    assert!(done.err.contains("2026-11-30 20:00:00.000Z is no longer kept"), "{}", done.err);
+    assert!(
+        done.err
+            .contains("2026-11-30 20:00:00.000Z is no longer kept"),
+        "{}",
+        done.err
+    );
     let done = run(&["history", "--limit", "1000", "--server", &node.url()]).with(0);
     assert!(done.err.contains("--all"), "{}", done.err);
 }
 
 #[test]
 fn a_closed_pipe_ends_a_command_quietly() {
-    let lines: String = (0..20_000).map(|lsn| format!("{}\n", entry(lsn, "evicted"))).collect();
+    let lines: String = (0..20_000)
+        .map(|lsn| format!("{}\n", entry(lsn, "evicted")))
+        .collect();
     let node = StandIn::start(move |_, stream| answer(stream, 200, "application/x-ndjson", &lines));
     for form in ["--ndjson", "--utc"] {
         let mut child = eurekad(&["history", "--all", form, "--server", &node.url()])
@@ -342,7 +441,10 @@ fn a_closed_pipe_ends_a_command_quietly() {
 }
 
 fn event(lsn: u64) -> String {
-    format!("id: {lsn}\nevent: change\ndata: {}\n\n", entry(lsn, "evicted"))
+    format!(
+        "id: {lsn}\nevent: change\ndata: {}\n\n",
+        entry(lsn, "evicted")
+    )
 }
 
 fn begin_stream(stream: &mut TcpStream) {
@@ -362,15 +464,33 @@ fn a_watch_goes_on_where_it_was_cut_and_tells_nothing_twice() {
         let _ = stream.write_all(events.as_bytes());
     });
     let done = run(&[
-        "watch", "--from", "6", "--app", "BILLING,SHOP", "--json", "--count", "4", "--server",
+        "watch",
+        "--from",
+        "6",
+        "--app",
+        "BILLING,SHOP",
+        "--json",
+        "--count",
+        "4",
+        "--server",
         &node.url(),
     ])
     .with(0);
-    let lsns: Vec<u64> = done.lines().iter().map(|e| e["lsn"].as_u64().unwrap()).collect();
+    let lsns: Vec<u64> = done
+        .lines()
+        .iter()
+        .map(|e| e["lsn"].as_u64().unwrap())
+        .collect();
     assert_eq!(lsns, [6, 8, 9, 10]);
     assert!(done.err.contains("going on behind lsn 8"), "{}", done.err);
-    assert!(node.asked().starts_with("GET /watch?app=BILLING%2CSHOP&from=6 HTTP/1.1\r\n"));
-    assert!(node.asked().starts_with("GET /watch?app=BILLING%2CSHOP HTTP/1.1\r\n"));
+    assert!(
+        node.asked()
+            .starts_with("GET /watch?app=BILLING%2CSHOP&from=6 HTTP/1.1\r\n")
+    );
+    assert!(
+        node.asked()
+            .starts_with("GET /watch?app=BILLING%2CSHOP HTTP/1.1\r\n")
+    );
     let done = run(&["watch", "--no-reconnect", "--server", &node.url()]).with(3);
     assert_eq!(done.out.lines().count(), 2, "{}", done.out);
 }
@@ -380,7 +500,12 @@ fn a_watch_that_fell_behind_the_log_or_was_interrupted_ends() {
     let node = StandIn::start(|head, stream| {
         if head.contains("last-event-id") {
             let problem = json!({"detail": "trimmed: the log begins at LSN 50"});
-            answer(stream, 410, "application/problem+json", &problem.to_string());
+            answer(
+                stream,
+                410,
+                "application/problem+json",
+                &problem.to_string(),
+            );
         } else {
             begin_stream(stream);
             let _ = stream.write_all(event(8).as_bytes());
@@ -403,9 +528,18 @@ fn a_watch_that_fell_behind_the_log_or_was_interrupted_ends() {
     let mut line = String::new();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
     reader.read_line(&mut line).unwrap();
-    assert!(line.contains("evicted"), "a change is shown when it comes: {line}");
+    assert!(
+        line.contains("evicted"),
+        "a change is shown when it comes: {line}"
+    );
     let pid = child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
@@ -421,11 +555,36 @@ fn an_explanation_reads_like_one() {
     });
     let text = document.to_string();
     let node = StandIn::start(move |_, stream| answer(stream, 200, "application/json", &text));
-    let done = run(&["explain", "BILLING/billing-1", "--utc", "--server", &node.url()]).with(1);
-    assert!(done.out.contains("It is not there. Its lease expired."), "{}", done.out);
-    assert!(done.out.contains("in 1h: It would be forgotten."), "{}", done.out);
-    assert!(done.out.contains("eureka-2: knows it as it is here, 3 changes behind"));
-    let raw = run(&["explain", "BILLING/billing-1", "--json", "--server", &node.url()]).with(1);
+    let done = run(&[
+        "explain",
+        "BILLING/billing-1",
+        "--utc",
+        "--server",
+        &node.url(),
+    ])
+    .with(1);
+    assert!(
+        done.out.contains("It is not there. Its lease expired."),
+        "{}",
+        done.out
+    );
+    assert!(
+        done.out.contains("in 1h: It would be forgotten."),
+        "{}",
+        done.out
+    );
+    assert!(
+        done.out
+            .contains("eureka-2: knows it as it is here, 3 changes behind")
+    );
+    let raw = run(&[
+        "explain",
+        "BILLING/billing-1",
+        "--json",
+        "--server",
+        &node.url(),
+    ])
+    .with(1);
     assert_eq!(raw.json(), document);
 }
 
@@ -434,23 +593,39 @@ fn operators_hold_and_release_with_a_reason_and_credentials() {
     let node = StandIn::start(|head, stream| {
         if head.starts_with("DELETE /quarantine/") {
             let problem = json!({"detail": "it is not in quarantine"});
-            answer(stream, 404, "application/problem+json", &problem.to_string());
+            answer(
+                stream,
+                404,
+                "application/problem+json",
+                &problem.to_string(),
+            );
         } else {
             let body = json!({"hold": {"until": "2026-11-30T21:21:42.123Z"}, "lifted": 3});
             answer(stream, 200, "application/json", &body.to_string());
         }
     });
-    let mut drain = eurekad(&["drain", "A/a b", "--for", "10m", "--reason", "deploy", "--utc"]);
+    let mut drain = eurekad(&[
+        "drain", "A/a b", "--for", "10m", "--reason", "deploy", "--utc",
+    ]);
     drain
         .env("EUREKAD_SERVER", node.url())
         .env("EUREKAD_USER", "alice")
         .env("EUREKAD_PASSWORD", "hush");
     let done = Done::of(drain.output().unwrap()).with(0);
-    assert_eq!(done.out, "A/a b is drained until 2026-11-30 21:21:42.123Z\n");
+    assert_eq!(
+        done.out,
+        "A/a b is drained until 2026-11-30 21:21:42.123Z\n"
+    );
     let asked = node.asked();
-    assert!(asked.starts_with("POST /drain/apps/A/a%20b?for=10m HTTP/1.1\r\n"), "{asked}");
+    assert!(
+        asked.starts_with("POST /drain/apps/A/a%20b?for=10m HTTP/1.1\r\n"),
+        "{asked}"
+    );
     assert!(asked.contains("x-reason: deploy\r\n"), "{asked}");
-    assert!(asked.contains("authorization: Basic YWxpY2U6aHVzaA==\r\n"), "{asked}");
+    assert!(
+        asked.contains("authorization: Basic YWxpY2U6aHVzaA==\r\n"),
+        "{asked}"
+    );
     let done = run(&["release", "A/a", "--server", &node.url()]).with(0);
     assert_eq!(done.out, "A/a is released\n");
     assert!(node.asked().starts_with("DELETE /quarantine/apps/A/a "));
@@ -470,7 +645,13 @@ fn a_node_and_its_peers_are_shown() {
     let text = document.to_string();
     let node = StandIn::start(move |_, stream| answer(stream, 200, "application/json", &text));
     let done = run(&["status", "--server", &node.url()]).with(0);
-    for part in ["uptime", "1d 1h", "store file", "16.0 MiB", "http://eureka-2"] {
+    for part in [
+        "uptime",
+        "1d 1h",
+        "store file",
+        "16.0 MiB",
+        "http://eureka-2",
+    ] {
         assert!(done.out.contains(part), "{part} in {}", done.out);
     }
     let done = run(&["peers", "--json", "--server", &node.url()]).with(0);
@@ -486,24 +667,51 @@ fn a_registry_goes_from_one_node_to_another_in_every_form() {
     for form in ["ndjson", "json", "xml"] {
         let file = dir.path().join(form);
         let name = file.to_str().unwrap();
-        run(&["export", "--format", form, "--output", name, "--server", &url(&from)]).with(0);
+        run(&[
+            "export",
+            "--format",
+            form,
+            "--output",
+            name,
+            "--server",
+            &url(&from),
+        ])
+        .with(0);
         assert!(!Path::new(&format!("{name}.part")).exists());
         let data = dir.path().join(format!("to-{form}"));
         let to = Server::start(&data, &["--server.servlet.context-path=/ctx"]);
         let there = format!("{}/ctx", url(&to));
         let dry = run(&["import", name, "--dry-run", "--server", &there]).with(0);
-        assert!(dry.out.contains("2 instances can be registered"), "{}", dry.out);
+        assert!(
+            dry.out.contains("2 instances can be registered"),
+            "{}",
+            dry.out
+        );
         let done = run(&["import", name, "--server", &there]).with(0);
         assert!(done.out.contains("registered 2 instances"), "{}", done.out);
-        assert!(done.out.contains("set 1 overrides, refused 0"), "{}", done.out);
+        assert!(
+            done.out.contains("set 1 overrides, refused 0"),
+            "{}",
+            done.out
+        );
         let after = Listing::fetch(to.port(), "/ctx/eureka/apps");
         assert_eq!(after.hash, before.hash, "{form}");
         for ((app, id), was) in before.instances() {
             let is = &after.instances()[&(app, id)];
-            assert_eq!((&is.status, &is.overridden), (&was.status, &was.overridden), "{form}");
-            assert_eq!((&is.metadata, is.dirty), (&was.metadata, was.dirty), "{form}");
+            assert_eq!(
+                (&is.status, &is.overridden),
+                (&was.status, &was.overridden),
+                "{form}"
+            );
+            assert_eq!(
+                (&is.metadata, is.dirty),
+                (&was.metadata, was.dirty),
+                "{form}"
+            );
         }
-        let listed = run(&["overrides", "list", "--json", "--server", &there]).with(0).json();
+        let listed = run(&["overrides", "list", "--json", "--server", &there])
+            .with(0)
+            .json();
         assert_eq!(
             listed,
             json!([{"app": "SHOP", "instance": "shop-1", "status": "OUT_OF_SERVICE",
@@ -548,9 +756,18 @@ fn a_stopped_store_answers_questions_about_its_past() {
         .collect();
     assert_eq!(
         kinds,
-        ["registered", "registered", "registered", "override-set", "metadata-updated", "cancelled"]
+        [
+            "registered",
+            "registered",
+            "registered",
+            "override-set",
+            "metadata-updated",
+            "cancelled"
+        ]
     );
-    let one = run(&["history", "shop/shop-1", "--data-dir", dir, "--json"]).with(0).json();
+    let one = run(&["history", "shop/shop-1", "--data-dir", dir, "--json"])
+        .with(0)
+        .json();
     assert_eq!(one["complete"], true);
     assert_eq!(one["entries"][0]["kind"], "override-set");
     assert_eq!(one["entries"][0]["reason"], "deploy 4711");
@@ -558,32 +775,155 @@ fn a_stopped_store_answers_questions_about_its_past() {
         one["entries"][0]["changes"]["status"],
         json!({"before": "UP", "after": "OUT_OF_SERVICE"})
     );
-    let table = run(&["history", "--data-dir", dir, "--reason", "DEPLOY", "--limit", "1"]).with(0);
-    assert!(table.out.contains("cancelled") && table.err.contains("there is more"), "{table:?}");
-    assert!(run(&["history", "NOBODY", "--data-dir", dir]).with(0).out.is_empty());
+    let table = run(&[
+        "history",
+        "--data-dir",
+        dir,
+        "--reason",
+        "DEPLOY",
+        "--limit",
+        "1",
+    ])
+    .with(0);
+    assert!(
+        table.out.contains("cancelled") && table.err.contains("there is more"),
+        "{table:?}"
+    );
+    assert!(
+        run(&["history", "NOBODY", "--data-dir", dir])
+            .with(0)
+            .out
+            .is_empty()
+    );
 
-    let at = run(&["at", "--lsn", "3", "--data-dir", dir, "--json"]).with(0).json();
+    let at = run(&["at", "--lsn", "3", "--data-dir", dir, "--json"])
+        .with(0)
+        .json();
     assert_eq!(at["applications"]["apps__hashcode"], "UP_3_");
     let at = run(&["at", "now", "--app", "SHOP", "--data-dir", dir]).with(0);
-    assert!(at.out.contains("shop-2") && !at.out.contains("shop-3"), "{}", at.out);
-    assert!(at.err.contains("2 instances of 1 application"), "{}", at.err);
+    assert!(
+        at.out.contains("shop-2") && !at.out.contains("shop-3"),
+        "{}",
+        at.out
+    );
+    assert!(
+        at.err.contains("2 instances of 1 application"),
+        "{}",
+        at.err
+    );
     run(&["at", "now", "--app", "NOBODY", "--data-dir", dir]).with(1);
-    assert!(run(&["at", "now", "--xml", "--data-dir", dir]).with(0).out.contains("<applications>"));
+    assert!(
+        run(&["at", "now", "--xml", "--data-dir", dir])
+            .with(0)
+            .out
+            .contains("<applications>")
+    );
     for bad in ["tomorrow", "2026-13-01", "+5m"] {
         run(&["at", bad, "--data-dir", dir]).with(2);
     }
     run(&["at", "--lsn", "999999", "--data-dir", dir]).with(2);
 
     run(&["diff", "now", "--exit-code", "--data-dir", dir]).with(0);
-    let diff = run(&["diff", "-1d", "--exit-code", "--json", "--data-dir", dir]).with(1).json();
-    assert_eq!(diff["added"].as_array().unwrap().len(), 2);
-    let diff = run(&["diff", "-1d", "--data-dir", dir]).with(0);
-    assert!(diff.out.contains("+  SHOP/shop-1"), "{}", diff.out);
+    let begin = all.lines()[0]["at"].as_str().unwrap().to_owned();
+    let diff = run(&["diff", &begin, "--exit-code", "--json", "--data-dir", dir])
+        .with(1)
+        .json();
+    assert_eq!(diff["to"]["lsn"], 6);
+    let diff = run(&["diff", &begin, "--data-dir", dir]).with(0);
+    assert!(
+        diff.out.contains("SHOP/shop-2") && diff.out.contains("metadata.colour"),
+        "{}",
+        diff.out
+    );
+    let early = run(&["diff", "-1d", "--data-dir", dir]).with(4);
+    assert!(
+        early.err.contains("older than what is kept"),
+        "{}",
+        early.err
+    );
 
     // The server takes it back as if nobody had looked.
     let server = Server::start(&stopped.data, &[]);
     assert_eq!(Listing::of(server.port()).instances().len(), 2);
     assert!(!server.log().contains(" lost"), "{}", server.log());
+}
+
+#[test]
+fn a_running_node_answers_questions_about_its_past() {
+    let stopped = Stopped::new();
+    let server = Server::start(&stopped.data, &["--server.servlet.context-path=/ctx"]);
+    let there = format!("{}/ctx/eureka", url(&server));
+    let ask = |arguments: &[&str]| {
+        let mut all = arguments.to_vec();
+        all.extend(["--server", &there]);
+        run(&all)
+    };
+    let offline = |kind: &str| {
+        let page = ask(&["history", "--json", "--kind", kind]).with(0).json();
+        page["entries"].as_array().unwrap().clone()
+    };
+    assert_eq!(offline("registered").len(), 3);
+    assert_eq!(offline("override-set")[0]["reason"], "deploy 4711");
+    let lines = ask(&["history", "--all", "--ndjson", "--oldest-first"])
+        .with(0)
+        .lines();
+    let lsns: Vec<u64> = lines
+        .iter()
+        .map(|entry| entry["lsn"].as_u64().unwrap())
+        .collect();
+    assert_eq!(lsns[..6], [1, 2, 3, 4, 5, 6]);
+    let table = ask(&["history", "SHOP/shop-1"]).with(0);
+    assert!(
+        table.out.contains("status UP→OUT_OF_SERVICE"),
+        "{}",
+        table.out
+    );
+    assert_eq!(table.out.lines().count(), 3, "{}", table.out);
+    let wrong = ask(&["history", "--kind", "vanished"]).with(2);
+    assert!(wrong.err.contains("vanished"), "{}", wrong.err);
+
+    let at = ask(&["at", "--lsn", "3", "--json"]).with(0).json();
+    assert_eq!(at["applications"]["apps__hashcode"], "UP_3_");
+    assert!(
+        ask(&["at", "now", "--xml"])
+            .with(0)
+            .out
+            .contains("<applications>")
+    );
+    assert!(
+        ask(&["at", "now"])
+            .with(0)
+            .err
+            .contains("2 instances of 1 application")
+    );
+    ask(&["at", "-1d"]).with(4);
+    ask(&["at", "yesterday"]).with(2);
+    ask(&["diff", "now", "--exit-code"]).with(0);
+    let begin = lines[0]["at"].as_str().unwrap();
+    let diff = ask(&["diff", begin, "--exit-code"]).with(1);
+    assert!(diff.out.contains("metadata.colour –→red"), "{}", diff.out);
+    let before = ask(&["export", "--at", begin]).with(0).lines();
+    assert!(!before.is_empty() && before.iter().all(|line| line["instance"].is_object()));
+
+    let watched = ask(&[
+        "watch",
+        "--from",
+        "1",
+        "--kind",
+        "cancelled",
+        "--count",
+        "1",
+        "--json",
+    ]);
+    assert_eq!(watched.with(0).lines()[0]["instance"], "shop-3");
+    let status = ask(&["status"]).with(0);
+    assert!(
+        status.out.contains("instances") && status.out.contains("uptime"),
+        "{}",
+        status.out
+    );
+    assert_eq!(ask(&["status", "--json"]).with(0).json()["instances"], 2);
+    assert!(ask(&["peers"]).with(0).err.contains("no peers"));
 }
 
 #[test]
@@ -593,7 +933,11 @@ fn a_running_node_keeps_its_store_to_itself() {
     let mut server = Server::start(&data, &[]);
     let name = data.to_str().unwrap();
     let done = run(&["history", "--data-dir", name]).with(3);
-    assert!(done.err.contains("--server instead of --data-dir"), "{}", done.err);
+    assert!(
+        done.err.contains("--server instead of --data-dir"),
+        "{}",
+        done.err
+    );
     let done = run(&["store", "check", "--data-dir", name]).with(2);
     assert!(done.err.contains("a running eurekad"), "{}", done.err);
     run(&["store", "stats", "--data-dir", name]).with(3);
@@ -646,8 +990,17 @@ fn a_check_finds_damage_changes_nothing_and_a_repair_ends_it() {
     let dir = stopped.dir();
     let before = snapshot(&stopped.data);
     let sound = run(&["store", "check", "--data-dir", dir]).with(0);
-    assert!(sound.out.contains(": sound (6 records, lsn 1 to 6"), "{}", sound.out);
-    assert_eq!(run(&["store", "check", "--data-dir", dir, "--json"]).with(0).json()["sound"], true);
+    assert!(
+        sound.out.contains(": sound (6 records, lsn 1 to 6"),
+        "{}",
+        sound.out
+    );
+    assert_eq!(
+        run(&["store", "check", "--data-dir", dir, "--json"])
+            .with(0)
+            .json()["sound"],
+        true
+    );
     assert_eq!(snapshot(&stopped.data), before);
     let done = run(&["store", "repair", "--dry-run", "--data-dir", dir]).with(0);
     assert!(done.out.contains("nothing to repair"), "{}", done.out);
@@ -658,23 +1011,57 @@ fn a_check_finds_damage_changes_nothing_and_a_repair_ends_it() {
     fs::write(stopped.data.join("log").join("db"), vec![0; 1 << 16]).unwrap();
     for entry in fs::read_dir(&stopped.data).unwrap() {
         let path = entry.unwrap().path();
-        if path.file_name().unwrap().to_str().unwrap().starts_with("checkpoint-") {
+        if path
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("checkpoint-")
+        {
             fs::remove_file(path).unwrap();
         }
     }
     let damaged = snapshot(&stopped.data);
     let done = run(&["store", "check", "--data-dir", dir]).with(1);
-    assert!(done.out.contains("SEVERITY") && done.out.contains("repair --mode"), "{}", done.out);
-    let report = run(&["store", "check", "--data-dir", dir, "--json"]).with(1).json();
+    assert!(
+        done.out.contains("SEVERITY") && done.out.contains("repair --mode"),
+        "{}",
+        done.out
+    );
+    let report = run(&["store", "check", "--data-dir", dir, "--json"])
+        .with(1)
+        .json();
     assert_eq!(report["sound"], false);
     assert_eq!(report["findings"][0]["severity"], "state");
     let done = run(&["history", "--data-dir", dir]).with(1);
     assert!(done.err.contains("eurekad store check"), "{}", done.err);
     assert_eq!(snapshot(&stopped.data).len(), damaged.len());
-    let dry = run(&["store", "repair", "--mode", "move-aside", "--dry-run", "--data-dir", dir]).with(0);
+    let dry = run(&[
+        "store",
+        "repair",
+        "--mode",
+        "move-aside",
+        "--dry-run",
+        "--data-dir",
+        dir,
+    ])
+    .with(0);
     assert!(dry.out.contains("nothing has been changed"), "{}", dry.out);
-    let done = run(&["store", "repair", "--mode", "move-aside", "--yes", "--data-dir", dir]).with(0);
-    assert!(done.out.contains("the server can be started"), "{}", done.out);
+    let done = run(&[
+        "store",
+        "repair",
+        "--mode",
+        "move-aside",
+        "--yes",
+        "--data-dir",
+        dir,
+    ])
+    .with(0);
+    assert!(
+        done.out.contains("the server can be started"),
+        "{}",
+        done.out
+    );
     let after = run(&["store", "check", "--data-dir", dir]).with(0);
     assert!(after.out.contains("quarantine-"), "{}", after.out);
     let server = Server::start(&stopped.data, &[]);
@@ -684,7 +1071,14 @@ fn a_check_finds_damage_changes_nothing_and_a_repair_ends_it() {
 #[test]
 fn a_check_without_space_or_place_for_its_copy_says_so() {
     let stopped = Stopped::new();
-    let arguments = ["store", "check", "--data-dir", stopped.dir(), "--temp-dir", "/nowhere/at/all"];
+    let arguments = [
+        "store",
+        "check",
+        "--data-dir",
+        stopped.dir(),
+        "--temp-dir",
+        "/nowhere/at/all",
+    ];
     let done = run(&arguments).with(2);
     assert!(done.err.contains("/nowhere/at/all"), "{}", done.err);
 }
@@ -693,17 +1087,32 @@ fn a_check_without_space_or_place_for_its_copy_says_so() {
 fn a_store_is_counted_and_shrunk() {
     let stopped = Stopped::new();
     let dir = stopped.dir();
-    let stats = run(&["store", "stats", "--data-dir", dir, "--json"]).with(0).json();
+    let stats = run(&["store", "stats", "--data-dir", dir, "--json"])
+        .with(0)
+        .json();
     assert_eq!(stats["records"], 6);
     assert_eq!(stats["kinds"]["registered"]["records"], 3);
-    assert!(stats["segments"][0]["earliest"].as_str().unwrap().ends_with('Z'));
+    assert!(
+        stats["segments"][0]["earliest"]
+            .as_str()
+            .unwrap()
+            .ends_with('Z')
+    );
     let table = run(&["store", "stats", "--data-dir", dir]).with(0);
-    for part in ["SEGMENT", "KIND", "override-set", "CHECKPOINT", "oldest change"] {
+    for part in [
+        "SEGMENT",
+        "KIND",
+        "override-set",
+        "CHECKPOINT",
+        "oldest change",
+    ] {
         assert!(table.out.contains(part), "{part} in {}", table.out);
     }
     let done = run(&["store", "compact", "--data-dir", dir]).with(0);
     assert!(done.out.contains("before"), "{}", done.out);
-    let again = run(&["store", "stats", "--data-dir", dir, "--json"]).with(0).json();
+    let again = run(&["store", "stats", "--data-dir", dir, "--json"])
+        .with(0)
+        .json();
     assert_eq!(again["records"], 6);
 }
 
@@ -713,14 +1122,32 @@ fn a_history_moves_to_another_directory_with_its_positions() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("history.ndjson");
     let name = file.to_str().unwrap();
-    run(&["export", "--history", "--data-dir", stopped.dir(), "--output", name]).with(0);
+    run(&[
+        "export",
+        "--history",
+        "--data-dir",
+        stopped.dir(),
+        "--output",
+        name,
+    ])
+    .with(0);
     let text = fs::read_to_string(&file).unwrap();
-    assert!(text.lines().next().unwrap().starts_with("{\"eurekad\":{\"what\":\"history\",\"form\":1,"));
+    assert!(
+        text.lines()
+            .next()
+            .unwrap()
+            .starts_with("{\"eurekad\":{\"what\":\"history\",\"form\":1,")
+    );
 
     let new = place.path().join("new");
     let new_name = new.to_str().unwrap();
     let done = run(&["import", name, "--history", "--data-dir", new_name]).with(0);
-    assert!(done.out.contains("6 records up to lsn 6, 2 leases, 1 overrides"), "{}", done.out);
+    assert!(
+        done.out
+            .contains("6 records up to lsn 6, 2 leases, 1 overrides"),
+        "{}",
+        done.out
+    );
     run(&["store", "check", "--data-dir", new_name]).with(0);
     let arguments = ["--ndjson", "--oldest-first", "--data-dir"];
     let history = |dir: &str| {
@@ -735,11 +1162,14 @@ fn a_history_moves_to_another_directory_with_its_positions() {
 
     let old = Server::start(&stopped.data, &[]);
     let server = Server::start(&new, &[]);
-    assert_eq!(Listing::of(server.port()).instances(), Listing::of(old.port()).instances());
+    assert_eq!(
+        Listing::of(server.port()).instances(),
+        Listing::of(old.port()).instances()
+    );
     let mut connection = Connection::open(server.port()).unwrap();
     let bytes = Registration::new("SHOP", "shop-9").register();
     assert_eq!(connection.exchange(&bytes).unwrap().status, 204);
-    assert_eq!(Listing::of(server.port()).version, 7);
+    assert_eq!(support::get_json(server.port(), "/node")["lsn"], 7);
     server.kill();
     let server = Server::start(&new, &[]);
     assert_eq!(Listing::of(server.port()).instances().len(), 3);
@@ -751,7 +1181,9 @@ fn a_history_that_is_cut_off_or_changed_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
     let new = place.path().join("new");
     let new_name = new.to_str().unwrap();
-    let whole = run(&["export", "--history", "--data-dir", stopped.dir()]).with(0).out;
+    let whole = run(&["export", "--history", "--data-dir", stopped.dir()])
+        .with(0)
+        .out;
     let lines: Vec<&str> = whole.lines().collect();
     let without = |at: usize| {
         let mut kept = lines.clone();
@@ -790,17 +1222,26 @@ fn a_stopped_registry_is_exported_as_it_was() {
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["instance"]["status"], "OUT_OF_SERVICE");
     assert_eq!(lines[0]["reported"], "UP");
-    let list = run(&["export", "--format", "json", "--data-dir", dir]).with(0).json();
+    let list = run(&["export", "--format", "json", "--data-dir", dir])
+        .with(0)
+        .json();
     assert_eq!(Listing::parse(&list).instances().len(), 2);
     let xml = run(&["export", "--format", "xml", "--data-dir", dir]).with(0);
-    assert!(xml.out.contains("<instanceId>shop-1</instanceId>"), "{}", xml.out);
+    assert!(
+        xml.out.contains("<instanceId>shop-1</instanceId>"),
+        "{}",
+        xml.out
+    );
 }
 
 #[test]
 fn completions_and_pages_are_well_formed() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completions", shell]).with(0).out;
-        assert!(script.contains("quarantine") && script.contains("serve"), "{shell}");
+        assert!(
+            script.contains("quarantine") && script.contains("serve"),
+            "{shell}"
+        );
         if shell == "bash" {
             let mut bash = Command::new("bash")
                 .arg("-n")
@@ -808,9 +1249,17 @@ fn completions_and_pages_are_well_formed() {
                 .stderr(Stdio::piped())
                 .spawn()
                 .unwrap();
-            bash.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+            bash.stdin
+                .take()
+                .unwrap()
+                .write_all(script.as_bytes())
+                .unwrap();
             let checked = bash.wait_with_output().unwrap();
-            assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+            assert!(
+                checked.status.success(),
+                "{}",
+                String::from_utf8_lossy(&checked.stderr)
+            );
         }
     }
     run(&["completions", "csh"]).with(2);

@@ -147,9 +147,7 @@ Examples:
   eurekad completions bash > /etc/bash_completion.d/eurekad
   eurekad completions zsh > \"${fpath[1]}/_eurekad\"
   eurekad completions fish > ~/.config/fish/completions/eurekad.fish")]
-    Completions {
-        shell: Shell,
-    },
+    Completions { shell: Shell },
     /// Print the manual page, or write all of them into a directory
     #[command(after_help = "\
 Examples:
@@ -515,7 +513,12 @@ pub(super) struct ExportArgs {
     #[arg(long, value_enum, value_name = "FORM", default_value_t = ExportFormat::Ndjson)]
     pub(super) format: ExportFormat,
     /// The registry as it was at this moment
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, conflicts_with = "history")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        conflicts_with = "history"
+    )]
     pub(super) at: Option<String>,
     /// The whole log instead of the registry; in NDJSON
     #[arg(long)]

@@ -12,10 +12,7 @@ const VALUE_MAX: usize = 60;
 pub(super) const HEAD: [&str; 7] = ["TIME", "LSN", "KIND", "INSTANCE", "CHANGES", "BY", "REASON"];
 
 /// A table of entries.
-pub(super) fn table<'a>(
-    screen: &Screen,
-    entries: impl IntoIterator<Item = &'a Value>,
-) -> Table {
+pub(super) fn table<'a>(screen: &Screen, entries: impl IntoIterator<Item = &'a Value>) -> Table {
     let mut table = Table::new(&HEAD);
     for entry in entries {
         table.row(row(screen, entry));
@@ -157,7 +154,11 @@ mod tests {
     #[test]
     fn an_entry_that_is_none_is_shown_without_a_panic() {
         let screen = Screen::to(Box::new(Paper::default()), false);
-        for broken in [json!(null), json!([]), json!({"changes": {"a": 1}, "actor": 7})] {
+        for broken in [
+            json!(null),
+            json!([]),
+            json!({"changes": {"a": 1}, "actor": 7}),
+        ] {
             let _ = line(&screen, &broken);
         }
     }

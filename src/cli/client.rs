@@ -495,10 +495,22 @@ mod tests {
         ] {
             assert_eq!(client(given).unwrap().url(), base, "{given}");
         }
-        for bad in ["", "localhost:8761", "ftp://h", "srv+http://h/", "http://h/?q"] {
+        for bad in [
+            "",
+            "localhost:8761",
+            "ftp://h",
+            "srv+http://h/",
+            "http://h/?q",
+        ] {
             let failure = client(bad).unwrap_err();
             assert!(
-                matches!(failure, Failure::Told { exit: Exit::Usage, .. }),
+                matches!(
+                    failure,
+                    Failure::Told {
+                        exit: Exit::Usage,
+                        ..
+                    }
+                ),
                 "{bad}"
             );
         }

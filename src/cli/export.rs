@@ -303,9 +303,9 @@ async fn served_history(
 ) -> Result<(), Failure> {
     let node = client.json(Call::get(Target::new("/node"))).await?;
     let number = |name: &str| {
-        node[name].as_u64().ok_or_else(|| {
-            Failure::refused(format!("{} does not tell its {name}", client.url()))
-        })
+        node[name]
+            .as_u64()
+            .ok_or_else(|| Failure::refused(format!("{} does not tell its {name}", client.url())))
     };
     let (last, first) = (Lsn(number("lsn")?), Lsn(number("oldest_lsn")?));
     let node_id = node["node_id"].as_str().map(ToOwned::to_owned);

@@ -79,7 +79,9 @@ impl From<StoreError> for Failure {
             StoreError::Trimmed { .. } => Self::new(Exit::Trimmed, error.to_string()),
             StoreError::Damaged { .. } => Self::new(
                 Exit::No,
-                format!("{error}; `eurekad store check` says more, `eurekad store repair` mends it"),
+                format!(
+                    "{error}; `eurekad store check` says more, `eurekad store repair` mends it"
+                ),
             ),
             _ => Self::refused(error.to_string()),
         }

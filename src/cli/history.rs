@@ -107,7 +107,9 @@ async fn pages(client: &Client, target: Target, most: u64, screen: &mut Screen) 
         };
         let call = Call::get(asked.with("limit", &page.to_string()));
         let document = client.json(call).await?;
-        let entries = document["entries"].as_array().map_or(&[][..], Vec::as_slice);
+        let entries = document["entries"]
+            .as_array()
+            .map_or(&[][..], Vec::as_slice);
         if most <= PAGE_MAX {
             let table = changes::table(screen, entries);
             if !table.is_empty() {

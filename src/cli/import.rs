@@ -127,8 +127,8 @@ async fn register_all(
         let Some(joined) = running.join_next().await else {
             return Ok(());
         };
-        let (registration, registered) =
-            joined.map_err(|error| Failure::refused(format!("a registration broke off: {error}")))?;
+        let (registration, registered) = joined
+            .map_err(|error| Failure::refused(format!("a registration broke off: {error}")))?;
         match registered {
             Ok(()) => {
                 done.registered += 1;
@@ -141,7 +141,10 @@ async fn register_all(
                 exit: exit @ Exit::Refused,
                 text,
             }) => {
-                return Err(Failure::new(exit, format!("{}: {text}", clean(&registration.name()))));
+                return Err(Failure::new(
+                    exit,
+                    format!("{}: {text}", clean(&registration.name())),
+                ));
             }
             Err(failure) => {
                 done.refused += 1;
@@ -218,9 +221,8 @@ fn parse(bytes: &[u8]) -> Result<Contents, Failure> {
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let now_ms = i64::try_from(offline::now().0).unwrap_or(i64::MAX);
     let limits = Limits::default();
-    let refused = |error: wire::DecodeError| {
-        Failure::usage(format!("the file cannot be read: {error}"))
-    };
+    let refused =
+        |error: wire::DecodeError| Failure::usage(format!("the file cannot be read: {error}"));
     let list = match text.first() {
         None => return Err(Failure::usage("the file is empty")),
         Some(b'<') => decode_applications_xml(text, &limits, now_ms).map_err(refused)?,
@@ -254,7 +256,8 @@ fn first_line(text: &[u8]) -> Option<Value> {
 }
 
 fn is_lines(text: &[u8]) -> bool {
-    first_line(text).is_some_and(|line| line.get("instance").is_some() || line.get("eurekad").is_some())
+    first_line(text)
+        .is_some_and(|line| line.get("instance").is_some() || line.get("eurekad").is_some())
 }
 
 /// Whether it is one application instead of a list of them.
@@ -374,8 +377,10 @@ mod tests {
         };
         for text in [
             serde_json::json!({"applications": {"application": [app]}}).to_string(),
-            serde_json::to_string_pretty(&serde_json::json!({"applications": {"application": [app]}}))
-                .unwrap(),
+            serde_json::to_string_pretty(
+                &serde_json::json!({"applications": {"application": [app]}}),
+            )
+            .unwrap(),
             serde_json::json!({"application": app}).to_string(),
             lines,
             format!(
@@ -385,7 +390,12 @@ mod tests {
             ),
         ] {
             let contents = parse(text.as_bytes()).unwrap();
-            assert_eq!(told(&contents), expected, "{text}: {:?}", contents.complaints);
+            assert_eq!(
+                told(&contents),
+                expected,
+                "{text}: {:?}",
+                contents.complaints
+            );
         }
     }
 
@@ -395,7 +405,10 @@ mod tests {
             "instance": instance("b", "OUT_OF_SERVICE", "OUT_OF_SERVICE"), "reported": "OUT_OF_SERVICE",
         });
         let contents = parse(line.to_string().as_bytes()).unwrap();
-        assert_eq!(contents.registrations[0].instance.status, Status::OutOfService);
+        assert_eq!(
+            contents.registrations[0].instance.status,
+            Status::OutOfService
+        );
     }
 
     #[test]

@@ -16,8 +16,8 @@ use super::offline;
 use super::screen::Screen;
 use super::store::show_progress;
 use crate::portable::{self, End, FORM, PortableLine, State};
-use crate::registry::change::Record;
 use crate::registry::Registry;
+use crate::registry::change::Record;
 use crate::registry::rules::Rules;
 use crate::store::{
     self, CheckpointLease, CheckpointOverride, CheckpointSource, Durability, Opened, StoreOptions,

@@ -42,7 +42,11 @@ fn of(app: &str, instance: &Value) -> Listed {
     };
     let mut address = host.to_owned();
     for port in ["port", "securePort"].into_iter().filter_map(open) {
-        address.push(if address.len() == host.len() { ':' } else { ',' });
+        address.push(if address.len() == host.len() {
+            ':'
+        } else {
+            ','
+        });
         address.push_str(&port);
     }
     Listed {
@@ -75,7 +79,10 @@ pub(super) fn table(instances: &[Listed]) -> Table {
             Cell::painted(&instance.app, Paint::Bold),
             Cell::new(&instance.id),
             Cell::painted(&instance.status, Paint::of_status(&instance.status)),
-            Cell::painted(override_.unwrap_or("-"), Paint::of_status(override_.unwrap_or("-"))),
+            Cell::painted(
+                override_.unwrap_or("-"),
+                Paint::of_status(override_.unwrap_or("-")),
+            ),
             Cell::new(&instance.address),
             Cell::new(&instance.vip),
         ]);
@@ -111,7 +118,8 @@ mod tests {
             "port": {"$": 80, "@enabled": "true"}, "securePort": {"$": "443", "@enabled": "false"},
             "vipAddress": "v",
         });
-        let array = json!({"applications": {"application": [{"name": "A", "instance": [instance]}]}});
+        let array =
+            json!({"applications": {"application": [{"name": "A", "instance": [instance]}]}});
         let single = json!({"applications": {"application": {"name": "A", "instance": instance}}});
         assert_eq!(listed(&array), listed(&single));
         let one = &listed(&array)[0];

@@ -80,11 +80,10 @@ pub fn run(
     };
     let environment = Environment::read(variables);
     let mut screen = Screen::new(cli.command.view(), environment.has_no_color);
-    let outcome =
-        dispatch(cli.command, &environment, &mut screen).and_then(|exit| {
-            screen.finish()?;
-            Ok(exit)
-        });
+    let outcome = dispatch(cli.command, &environment, &mut screen).and_then(|exit| {
+        screen.finish()?;
+        Ok(exit)
+    });
     Some(match outcome {
         Ok(exit) => exit.into(),
         Err(Failure::PipeClosed) => ExitCode::SUCCESS,

@@ -77,7 +77,9 @@ impl Reading {
     pub(super) fn open(dir: &Path, screen: &mut Screen) -> Result<Self, Failure> {
         check_there(dir)?;
         check_owner(dir)?;
-        let opened = store::open(&options(dir), now(), &mut |step| show_progress(&step, screen))?;
+        let opened = store::open(&options(dir), now(), &mut |step| {
+            show_progress(&step, screen)
+        })?;
         for note in &opened.notes {
             screen.note(note);
         }

@@ -12,7 +12,11 @@ use super::screen::Screen;
 
 const NAME: &str = "eurekad";
 
-pub(super) fn completions(shell: Shell, mut command: clap::Command, screen: &mut Screen) -> Outcome {
+pub(super) fn completions(
+    shell: Shell,
+    mut command: clap::Command,
+    screen: &mut Screen,
+) -> Outcome {
     let shell = match shell {
         Shell::Bash => clap_complete::Shell::Bash,
         Shell::Zsh => clap_complete::Shell::Zsh,

@@ -138,8 +138,7 @@ fn oldest(reader: &dyn LogReader) -> Option<Millis> {
 /// Reads a time as the API does.
 fn time(name: &str, text: &str) -> Result<Millis, Failure> {
     let now = now();
-    let at =
-        times::parse(text, now).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    let at = times::parse(text, now).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     if at > now {
         return Err(Failure::usage(format!("{name}: {text:?} is in the future")));
     }
@@ -184,7 +183,11 @@ pub(super) fn registry(opened: &Opened, at: Option<&str>) -> Result<Registry, Fa
 
 /// The registry behind everything that was ever written.
 pub(super) fn end(opened: &Opened) -> Result<Registry, Failure> {
-    let newest = opened.reader.bases().last().map_or(Lsn::ZERO, |base| base.lsn);
+    let newest = opened
+        .reader
+        .bases()
+        .last()
+        .map_or(Lsn::ZERO, |base| base.lsn);
     let moment = Moment {
         lsn: opened.reader.last_lsn().max(newest),
         at: opened.last_alive,
@@ -262,7 +265,12 @@ pub(super) fn diff(dir: &Path, arguments: &DiffArgs, screen: &mut Screen) -> Out
     );
     let [added, removed, changed] = lists;
     let of = |moment: &Moment| json!({"at": times::format(moment.at), "lsn": moment.lsn.0});
-    let is_complete = from.lost.or(before.lost).or(to.lost).or(after.lost).is_none();
+    let is_complete = from
+        .lost
+        .or(before.lost)
+        .or(to.lost)
+        .or(after.lost)
+        .is_none();
     let document = json!({
         "from": of(&from),
         "to": of(&to),

@@ -30,8 +30,9 @@ impl Sink {
         let mut partial = target.as_os_str().to_owned();
         partial.push(".part");
         let partial = PathBuf::from(partial);
-        let file = File::create(&partial)
-            .map_err(|error| Failure::refused(format!("cannot write {}: {error}", partial.display())))?;
+        let file = File::create(&partial).map_err(|error| {
+            Failure::refused(format!("cannot write {}: {error}", partial.display()))
+        })?;
         Ok(Self {
             file: Some(Partial {
                 out: BufWriter::with_capacity(256 << 10, file),
@@ -45,7 +46,10 @@ impl Sink {
     pub(super) fn write(&mut self, bytes: &[u8], screen: &mut Screen) -> Result<(), Failure> {
         match &mut self.file {
             None => screen.bytes(bytes),
-            Some(file) => file.out.write_all(bytes).map_err(|error| file.failed(&error)),
+            Some(file) => file
+                .out
+                .write_all(bytes)
+                .map_err(|error| file.failed(&error)),
         }
     }
 

@@ -210,11 +210,18 @@ pub(super) fn stats(arguments: &StatsArgs, screen: &mut Screen) -> Outcome {
     }
     screen.table(&checkpoints)?;
     screen.line("")?;
-    let oldest = found.segments.iter().map(|segment| segment.earliest.0).min();
+    let oldest = found
+        .segments
+        .iter()
+        .map(|segment| segment.earliest.0)
+        .min();
     for (label, value) in [
         ("records", found.records.to_string()),
         ("oldest change", when(oldest, screen)),
-        ("last known alive", when(found.alive_at.map(|at| at.0), screen)),
+        (
+            "last known alive",
+            when(found.alive_at.map(|at| at.0), screen),
+        ),
         ("log", size(found.log_bytes())),
         ("database file", size(found.file_bytes)),
     ] {

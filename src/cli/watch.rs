@@ -118,7 +118,11 @@ impl Watch<'_> {
     fn tell(&mut self, event: &Event, screen: &mut Screen) -> Result<(), Failure> {
         let id = event.id;
         let is_old = matches!((id, self.position), (Some(id), Some(position)) if id <= position);
-        if let Some(data) = event.data.as_deref().filter(|_| !is_old && self.left != Some(0)) {
+        if let Some(data) = event
+            .data
+            .as_deref()
+            .filter(|_| !is_old && self.left != Some(0))
+        {
             let entry: Value = serde_json::from_str(data).map_err(|error| {
                 Failure::refused(format!("the server sent a change that is no JSON: {error}"))
             })?;

@@ -128,7 +128,9 @@ fn find_leftovers(dir: &Path, survey: &mut Survey) -> Result<(), StoreError> {
     let extension_is =
         |name: &str, wanted: &str| Path::new(name).extension().is_some_and(|e| e == wanted);
     for path in files::list(dir, |_| true)? {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
         let Some(name) = name else { continue };
         let what = match name.as_str() {
             "log.compacting" | "log.compacted" => {
@@ -153,8 +155,8 @@ fn find_leftovers(dir: &Path, survey: &mut Survey) -> Result<(), StoreError> {
 
 /// There is no database: nothing at all, or its checkpoints are all that is left.
 fn without_database(dir: &Path, mut survey: Survey) -> Result<Survey, StoreError> {
-    let is_begun = dir.join("watermark").exists()
-        || !crate::store::checkpoint::list(dir)?.is_empty();
+    let is_begun =
+        dir.join("watermark").exists() || !crate::store::checkpoint::list(dir)?.is_empty();
     if !is_begun {
         return Err(StoreError::Io {
             attempt: "find a store".into(),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::store::suite::{OnSled, Place, checkpoint, put};
 use crate::store::Durability;
+use crate::store::suite::{OnSled, Place, checkpoint, put};
 use crate::types::Lsn;
 
 /// Every file below a directory with its bytes.
@@ -120,13 +120,18 @@ fn damage_before_the_checkpoints_is_history_and_every_bad_record_is_told() {
     tamper(&place, |database| {
         for lsn in [10, 12] {
             let key = crate::store::segment::key(Lsn(lsn), 0);
-            tree_of(database, lsn).insert(key, b"\x01\x01\x01\x00nonsense").unwrap();
+            tree_of(database, lsn)
+                .insert(key, b"\x01\x01\x01\x00nonsense")
+                .unwrap();
         }
     });
     let found = look(&place);
     worst(&found, Severity::History);
     let places: Vec<&str> = found.findings.iter().map(|f| f.place.as_str()).collect();
-    assert!(places.contains(&"lsn 10") && places.contains(&"lsn 12"), "{places:?}");
+    assert!(
+        places.contains(&"lsn 10") && places.contains(&"lsn 12"),
+        "{places:?}"
+    );
     assert_eq!(found.records, 100, "the walk went on");
 }
 
@@ -140,7 +145,12 @@ fn a_checkpoint_that_the_log_does_not_lead_to_is_told() {
     let found = look(&place);
     worst(&found, Severity::History);
     let finding = &found.findings[0];
-    assert!(finding.what.contains("leases are not what the log leads to"), "{finding:?}");
+    assert!(
+        finding
+            .what
+            .contains("leases are not what the log leads to"),
+        "{finding:?}"
+    );
 }
 
 #[test]
@@ -223,7 +233,10 @@ fn a_rehearsal_tells_what_a_repair_does_and_changes_nothing() {
     assert_eq!(files_below(&options.dir), before);
     assert!(told.lost.is_some(), "{told:?}");
     let opened = crate::store::open(&options, Millis(9_000), &mut |_| {}).unwrap();
-    assert_eq!(opened.lost.map(|lost| lost.last), told.lost.map(|lost| lost.last));
+    assert_eq!(
+        opened.lost.map(|lost| lost.last),
+        told.lost.map(|lost| lost.last)
+    );
 }
 
 #[test]

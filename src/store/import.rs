@@ -99,14 +99,20 @@ mod tests {
         assert_eq!(lsns(&all_with_holes(&*opened.reader)), expected);
         assert_eq!((opened.next_lsn, opened.lost.clone()), (Lsn(611), None));
         put(&mut *opened.store, 611..=612);
-        assert_eq!(opened.checkpoint.map(|checkpoint| checkpoint.lsn), Some(Lsn(610)));
+        assert_eq!(
+            opened.checkpoint.map(|checkpoint| checkpoint.lsn),
+            Some(Lsn(610))
+        );
     }
 
     fn all_with_holes(
         reader: &dyn crate::store::LogReader,
     ) -> Vec<std::sync::Arc<crate::registry::change::Record>> {
         let found = all(reader);
-        assert_eq!(found.first().map(|record| record.lsn), Some(reader.first_lsn()));
+        assert_eq!(
+            found.first().map(|record| record.lsn),
+            Some(reader.first_lsn())
+        );
         found
     }
 

@@ -318,7 +318,13 @@ fn segments(
     }
     let good = survey.good_checkpoints();
     let kept = Kept {
-        oldest: good.iter().rev().nth(1).or(good.last()).copied().unwrap_or_default(),
+        oldest: good
+            .iter()
+            .rev()
+            .nth(1)
+            .or(good.last())
+            .copied()
+            .unwrap_or_default(),
         newest: good.last().copied().unwrap_or_default(),
     };
     let mut walk = Walk {
@@ -384,12 +390,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn segment(
-        &mut self,
-        facts: &SegmentV1,
-        tree: &Tree,
-        is_last: bool,
-    ) -> Result<(), StoreError> {
+    fn segment(&mut self, facts: &SegmentV1, tree: &Tree, is_last: bool) -> Result<(), StoreError> {
         let first = Lsn(facts.first);
         let place = format!("segment {first}");
         if let Some(before) = self.before

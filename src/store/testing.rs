@@ -13,9 +13,9 @@ use crate::registry::instance::{
 use crate::registry::status::Status;
 use crate::store::intern::Interner;
 use crate::store::record::{decode, encode};
-use crate::store::{BaseFacts, Checkpoint, 
-    CheckpointSource, Durability, LogReader, LogStore, Opened, SegmentFacts, StoreError,
-    StoreOptions, StoreStats, Trimmed,
+use crate::store::{
+    BaseFacts, Checkpoint, CheckpointSource, Durability, LogReader, LogStore, Opened, SegmentFacts,
+    StoreError, StoreOptions, StoreStats, Trimmed,
 };
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 

@@ -20,11 +20,11 @@ use crate::registry::instance::Instance;
 
 pub use draft::{DataCenterDraft, Draft, Refusal, validate};
 pub use json::list::{PeerList, decode_applications};
-pub use xml::list::decode_applications_xml;
 pub use list::{
     fragment_close, fragment_instances, fragment_open, instance_separator, list_fragment,
     list_head, list_separator, list_tail, write_application, write_instance, write_instance_bare,
 };
+pub use xml::list::decode_applications_xml;
 
 /// The two formats of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,9 +21,8 @@ pub fn decode_applications_xml(
         now_ms,
     };
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let text = std::str::from_utf8(body).map_err(|error| {
-        DecodeError::new(format!("not UTF-8 at byte {}", error.valid_up_to()))
-    })?;
+    let text = std::str::from_utf8(body)
+        .map_err(|error| DecodeError::new(format!("not UTF-8 at byte {}", error.valid_up_to())))?;
     let mut reader = Reader::from_str(text);
     let malformed = |error: quick_xml::Error| DecodeError::new(format!("malformed XML: {error}"));
     let mut list = PeerList::default();
