@@ -148,7 +148,7 @@ fn the_servers_own_command_line_is_what_it_was() {
     assert!(run(&["--version"]).with(0).out.starts_with("eurekad "));
     let config = run(&["config", "--server.port=1234"]).with(0);
     assert!(config.out.contains("server.port = 1234"), "{}", config.out);
-    let slip = run(&["histroy"]).with(2);
+    let slip = run(&["histor"]).with(2);
     assert!(slip.err.contains("did you mean history?"), "{}", slip.err);
     let late = run(&["--server.port=1", "history"]);
     assert!(late.code == 2 || late.err.contains("history"), "{late:?}");
@@ -824,17 +824,106 @@ fn a_stopped_store_answers_questions_about_its_past() {
     run(&["at", "--lsn", "999999", "--data-dir", dir]).with(2);
 
     run(&["diff", "now", "--exit-code", "--data-dir", dir]).with(0);
-    let diff = run(&["diff", "-1d", "--exit-code", "--json", "--data-dir", dir])
+    let begin = all.lines()[0]["at"].as_str().unwrap().to_owned();
+    let diff = run(&["diff", &begin, "--exit-code", "--json", "--data-dir", dir])
         .with(1)
         .json();
-    assert_eq!(diff["added"].as_array().unwrap().len(), 2);
-    let diff = run(&["diff", "-1d", "--data-dir", dir]).with(0);
-    assert!(diff.out.contains("+  SHOP/shop-1"), "{}", diff.out);
+    assert_eq!(diff["to"]["lsn"], 6);
+    let diff = run(&["diff", &begin, "--data-dir", dir]).with(0);
+    assert!(
+        diff.out.contains("SHOP/shop-2") && diff.out.contains("metadata.colour"),
+        "{}",
+        diff.out
+    );
+    let early = run(&["diff", "-1d", "--data-dir", dir]).with(4);
+    assert!(
+        early.err.contains("older than what is kept"),
+        "{}",
+        early.err
+    );
 
     // The server takes it back as if nobody had looked.
     let server = Server::start(&stopped.data, &[]);
     assert_eq!(Listing::of(server.port()).instances().len(), 2);
     assert!(!server.log().contains(" lost"), "{}", server.log());
+}
+
+#[test]
+fn a_running_node_answers_questions_about_its_past() {
+    let stopped = Stopped::new();
+    let server = Server::start(&stopped.data, &["--server.servlet.context-path=/ctx"]);
+    let there = format!("{}/ctx/eureka", url(&server));
+    let ask = |arguments: &[&str]| {
+        let mut all = arguments.to_vec();
+        all.extend(["--server", &there]);
+        run(&all)
+    };
+    let offline = |kind: &str| {
+        let page = ask(&["history", "--json", "--kind", kind]).with(0).json();
+        page["entries"].as_array().unwrap().clone()
+    };
+    assert_eq!(offline("registered").len(), 3);
+    assert_eq!(offline("override-set")[0]["reason"], "deploy 4711");
+    let lines = ask(&["history", "--all", "--ndjson", "--oldest-first"])
+        .with(0)
+        .lines();
+    let lsns: Vec<u64> = lines
+        .iter()
+        .map(|entry| entry["lsn"].as_u64().unwrap())
+        .collect();
+    assert_eq!(lsns[..6], [1, 2, 3, 4, 5, 6]);
+    let table = ask(&["history", "SHOP/shop-1"]).with(0);
+    assert!(
+        table.out.contains("status UP→OUT_OF_SERVICE"),
+        "{}",
+        table.out
+    );
+    assert_eq!(table.out.lines().count(), 3, "{}", table.out);
+    let wrong = ask(&["history", "--kind", "vanished"]).with(2);
+    assert!(wrong.err.contains("vanished"), "{}", wrong.err);
+
+    let at = ask(&["at", "--lsn", "3", "--json"]).with(0).json();
+    assert_eq!(at["applications"]["apps__hashcode"], "UP_3_");
+    assert!(
+        ask(&["at", "now", "--xml"])
+            .with(0)
+            .out
+            .contains("<applications>")
+    );
+    assert!(
+        ask(&["at", "now"])
+            .with(0)
+            .err
+            .contains("2 instances of 1 application")
+    );
+    ask(&["at", "-1d"]).with(4);
+    ask(&["at", "yesterday"]).with(2);
+    ask(&["diff", "now", "--exit-code"]).with(0);
+    let begin = lines[0]["at"].as_str().unwrap();
+    let diff = ask(&["diff", begin, "--exit-code"]).with(1);
+    assert!(diff.out.contains("metadata.colour –→red"), "{}", diff.out);
+    let before = ask(&["export", "--at", begin]).with(0).lines();
+    assert!(!before.is_empty() && before.iter().all(|line| line["instance"].is_object()));
+
+    let watched = ask(&[
+        "watch",
+        "--from",
+        "1",
+        "--kind",
+        "cancelled",
+        "--count",
+        "1",
+        "--json",
+    ]);
+    assert_eq!(watched.with(0).lines()[0]["instance"], "shop-3");
+    let status = ask(&["status"]).with(0);
+    assert!(
+        status.out.contains("instances") && status.out.contains("uptime"),
+        "{}",
+        status.out
+    );
+    assert_eq!(ask(&["status", "--json"]).with(0).json()["instances"], 2);
+    assert!(ask(&["peers"]).with(0).err.contains("no peers"));
 }
 
 #[test]
@@ -1080,7 +1169,7 @@ fn a_history_moves_to_another_directory_with_its_positions() {
     let mut connection = Connection::open(server.port()).unwrap();
     let bytes = Registration::new("SHOP", "shop-9").register();
     assert_eq!(connection.exchange(&bytes).unwrap().status, 204);
-    assert_eq!(Listing::of(server.port()).version, 7);
+    assert_eq!(support::get_json(server.port(), "/node")["lsn"], 7);
     server.kill();
     let server = Server::start(&new, &[]);
     assert_eq!(Listing::of(server.port()).instances().len(), 3);

@@ -7,15 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
-use hyper::{HeaderMap, Method, Request, Response};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use hyper::{HeaderMap, Request, Response};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::GaiResolver;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::args::ServerArgs;
+pub(super) use super::call::{Call, Target};
 use super::failure::{Exit, Failure};
 use super::text::clean;
 use crate::config::{Credentials, Secret, ServiceUrl};
@@ -28,13 +28,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_MAX: usize = 1 << 30;
 /// Longest explanation of an error that is read, bytes.
 const PROBLEM_MAX: usize = 64 << 10;
-
-/// What stands as it is in a segment of a path.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 type Connection = hyper_util::client::legacy::Client<Connector<GaiResolver>, Full<Bytes>>;
 
@@ -54,121 +47,6 @@ pub(super) struct Client {
     base: String,
     authorization: Option<HeaderValue>,
     timeout: Duration,
-}
-
-/// A path with its query, encoded.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    path: String,
-    /// Encoded pairs, joined.
-    query: String,
-}
-
-impl Target {
-    /// `path` is taken as it is.
-    pub(super) fn new(path: &str) -> Self {
-        Self {
-            path: path.to_owned(),
-            query: String::new(),
-        }
-    }
-
-    /// Appends a segment, encoded.
-    #[must_use]
-    pub(super) fn segment(mut self, text: &str) -> Self {
-        // Dots alone would be taken for steps in the path.
-        let encoded = match text {
-            "." => "%2E".to_owned(),
-            ".." => "%2E%2E".to_owned(),
-            _ => utf8_percent_encode(text, SEGMENT).to_string(),
-        };
-        let _ = write!(self.path, "/{encoded}");
-        self
-    }
-
-    /// Appends a parameter.
-    #[must_use]
-    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
-        let mut pairs = form_urlencoded::Serializer::new(self.query);
-        pairs.append_pair(name, value);
-        self.query = pairs.finish();
-        self
-    }
-
-    /// Appends a parameter if there is a value.
-    #[must_use]
-    pub(super) fn with_some(self, name: &str, value: Option<&str>) -> Self {
-        match value {
-            Some(value) => self.with(name, value),
-            None => self,
-        }
-    }
-
-    fn text(&self) -> String {
-        if self.query.is_empty() {
-            self.path.clone()
-        } else {
-            format!("{}?{}", self.path, self.query)
-        }
-    }
-}
-
-/// A question.
-#[derive(Clone, Debug)]
-pub(super) struct Call {
-    method: Method,
-    target: Target,
-    accept: &'static str,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    body: Option<(Bytes, &'static str)>,
-}
-
-impl Call {
-    pub(super) fn new(method: Method, target: Target) -> Self {
-        Self {
-            method,
-            target,
-            accept: "application/json, application/problem+json",
-            headers: Vec::new(),
-            body: None,
-        }
-    }
-
-    pub(super) fn get(target: Target) -> Self {
-        Self::new(Method::GET, target)
-    }
-
-    #[must_use]
-    pub(super) fn accept(mut self, accept: &'static str) -> Self {
-        self.accept = accept;
-        self
-    }
-
-    #[must_use]
-    pub(super) fn header(mut self, name: &'static str, value: HeaderValue) -> Self {
-        self.headers.push((HeaderName::from_static(name), value));
-        self
-    }
-
-    /// Why it is asked for, for the history.
-    ///
-    /// # Errors
-    /// The reason has characters that no header can hold.
-    pub(super) fn reason(self, reason: Option<&str>) -> Result<Self, Failure> {
-        let Some(reason) = reason else {
-            return Ok(self);
-        };
-        let value = HeaderValue::from_bytes(reason.as_bytes()).map_err(|_| {
-            Failure::usage("--reason holds characters that cannot be sent, such as line ends")
-        })?;
-        Ok(self.header("x-reason", value))
-    }
-
-    #[must_use]
-    pub(super) fn json(mut self, body: Vec<u8>) -> Self {
-        self.body = Some((Bytes::from(body), "application/json"));
-        self
-    }
 }
 
 /// An answer whose body is still to be read.
@@ -523,19 +401,5 @@ mod tests {
         assert!(!client.unreachable("why").to_string().contains("hush"));
         let told = super::tests::client("http://user:hush@bad host/").unwrap_err();
         assert!(!told.to_string().contains("hush"), "{told}");
-    }
-
-    #[test]
-    fn what_is_put_into_a_path_stays_in_its_segment() {
-        let target = Target::new("/explain/apps")
-            .segment("A B")
-            .segment("../x?y#z%é")
-            .segment("..")
-            .with("from", "-15m")
-            .with("reason", "a&b=c d");
-        assert_eq!(
-            target.text(),
-            "/explain/apps/A%20B/..%2Fx%3Fy%23z%25%C3%A9/%2E%2E?from=-15m&reason=a%26b%3Dc+d"
-        );
     }
 }

@@ -8,6 +8,7 @@
 
 mod args;
 mod at;
+mod call;
 mod changes;
 mod client;
 mod diff;

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use crate::store::db::Database;
 use crate::store::files::{self, DirLock};
+use crate::store::finding::Severity;
 use crate::store::inspect::Inspected;
 use crate::store::recovery::judge;
-use crate::store::survey::{Severity, Survey, survey};
+use crate::store::survey::{Survey, survey};
 use crate::store::watermark::{self, Found};
 use crate::store::{
     LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, migrate, recovery,

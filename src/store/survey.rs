@@ -8,87 +8,25 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use sled::Tree;
 
-use crate::registry::Registry;
-use crate::registry::change::{ChangeKind, LeaseImage, Record};
-use crate::registry::rules::Rules;
+use crate::registry::change::ChangeKind;
 use crate::store::db::{Database, damaged, guarded};
+use crate::store::finding::{Finding, Severity};
 use crate::store::intern::Interner;
+use crate::store::replayed::Replay;
 use crate::store::segment::{self, Covered, Direction};
 use crate::store::shared::keys;
 use crate::store::sled_reader::decode;
 use crate::store::v1::SegmentV1;
 use crate::store::{Checkpoint, Progress, SegmentFacts, StoreError, checkpoint, record};
-use crate::types::{AppName, InstanceId, Lsn, Millis};
+use crate::types::{Lsn, Millis};
 
 /// Records between two reports of progress.
 const REPORT_EVERY: u64 = 10_000;
 /// Findings of one kind in one segment that are told one by one.
 const TOLD_MAX: usize = 20;
-
-/// Whether it matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Worth knowing; nothing is wrong.
-    Note,
-    /// The next start mends it, and nothing is lost.
-    Mendable,
-    /// A part of the history cannot be read; the registry is whole.
-    History,
-    /// Acknowledged records are gone or unreadable: the server does not start as it is.
-    State,
-}
-
-impl Severity {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Mendable => "mendable",
-            Self::History => "history",
-            Self::State => "state",
-        }
-    }
-}
-
-/// Something about a store that an operator should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub severity: Severity,
-    /// What it is about: a position, a file, a segment.
-    pub place: String,
-    pub what: String,
-    /// What to do, empty if nothing has to be done.
-    pub way_out: String,
-}
-
-impl Finding {
-    pub(super) fn new(
-        severity: Severity,
-        place: impl Into<String>,
-        what: impl Into<String>,
-    ) -> Self {
-        let way_out = match severity {
-            Severity::Note => "",
-            Severity::Mendable => "nothing: the next start mends it",
-            Severity::History => {
-                "nothing for the registry; what cannot be read goes with the retention"
-            }
-            Severity::State => {
-                "`eurekad store repair --mode keep-rest` keeps what can be read; with peers, `--mode \
-                 move-aside` begins anew from them"
-            }
-        };
-        Self {
-            severity,
-            place: place.into(),
-            what: what.into(),
-            way_out: way_out.to_owned(),
-        }
-    }
-}
 
 /// What a checkpoint holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -534,78 +472,6 @@ impl Walk<'_> {
             Severity::State
         } else {
             Severity::History
-        }
-    }
-}
-
-/// The state of the older checkpoint, led on by the log to the newer one: the two must agree.
-#[derive(Debug)]
-struct Replay {
-    pair: Option<(Registry, Checkpoint)>,
-}
-
-impl Replay {
-    fn new(mut good: Vec<Checkpoint>) -> Self {
-        let (newer, older) = (good.pop(), good.pop());
-        let (Some(newer), Some(older)) = (newer, older) else {
-            return Self { pair: None };
-        };
-        let mut registry = Registry::new(Arc::new(Rules::default()));
-        for lease in older.leases {
-            registry.restore_lease(&lease.app, &lease.id, lease.image, lease.lsn, Millis::ZERO);
-        }
-        registry.restored_at(older.lsn);
-        Self {
-            pair: Some((registry, newer)),
-        }
-    }
-
-    fn take(&mut self, record: &Record) {
-        if let Some((registry, newer)) = &mut self.pair
-            && record.lsn <= newer.lsn
-        {
-            registry.evolve(record, Millis::ZERO);
-        }
-    }
-
-    /// Something is missing: there is nothing to compare any more.
-    fn give_up(&mut self) {
-        self.pair = None;
-    }
-
-    fn compare(self, survey: &mut Survey) {
-        let Some((registry, newer)) = self.pair else {
-            return;
-        };
-        // Renewals are no changes, so their times differ.
-        let settled = |image: &LeaseImage| LeaseImage {
-            renewed_at: Millis::ZERO,
-            ..image.clone()
-        };
-        let mut held: BTreeMap<(AppName, InstanceId), LeaseImage> = newer
-            .leases
-            .into_iter()
-            .map(|lease| ((lease.app, lease.id), settled(&lease.image)))
-            .collect();
-        let mut differing = Vec::new();
-        for (app, application) in registry.apps() {
-            for lease in application.leases() {
-                let key = (app.clone(), lease.instance().id());
-                if held.remove(&key) != Some(settled(&lease.image)) {
-                    differing.push(key);
-                }
-            }
-        }
-        differing.extend(held.into_keys());
-        if let Some((app, id)) = differing.first() {
-            survey.find(
-                Severity::History,
-                format!("checkpoint {}", newer.lsn),
-                format!(
-                    "{} of its leases are not what the log leads to, the first is {app}/{id}",
-                    differing.len()
-                ),
-            );
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `GET /history`: the changes of everything, of an application or of one instance, in pages or as
 //! a stream of lines.
 
-use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use axum::body::Body;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::lines::Lines;
@@ -21,6 +21,7 @@ use crate::history::{Before, Entry, Filter, Horizon, Index, Order, Question, Wal
 use crate::http::answer;
 use crate::http::request;
 use crate::http::{Api, Head, Remembered};
+use crate::portable;
 use crate::registry::change::Record;
 use crate::store::{LogReader, StoreError};
 use crate::types::{AppName, InstanceId, Lsn};
@@ -38,7 +39,7 @@ const LOOKS: usize = 200_000;
 /// A page ends behind the entry with which it exceeds this, bytes.
 const PAGE_BYTES: usize = 8 << 20;
 /// Parameters beside those of the filter.
-const NAMES: [&str; 4] = ["order", "limit", "cursor", "format"];
+const NAMES: [&str; 5] = ["order", "limit", "cursor", "format", "full"];
 const NDJSON: &str = "application/x-ndjson";
 
 pub(super) static OLDEST_LSN: HeaderName = HeaderName::from_static("x-eurekad-oldest-lsn");
@@ -123,6 +124,7 @@ struct Asked {
     position: Option<Lsn>,
     limit: Option<usize>,
     is_stream: bool,
+    is_full: bool,
 }
 
 /// What ends a page.
@@ -180,6 +182,7 @@ impl Api {
             .collect();
         let (mut from, mut to) = (String::new(), String::new());
         let (mut order, mut limit, mut given) = (Order::Newest, None, None);
+        let mut is_full = false;
         let mut is_stream = request::joined(head.headers, &ACCEPT)
             .is_some_and(|accept| accept.to_ascii_lowercase().contains(NDJSON));
         Parameters::of(head).each(&known, |name, value| {
@@ -191,6 +194,7 @@ impl Api {
                 "limit" => limit = read_limit(value)?,
                 "cursor" => given = Some(value.to_owned()).filter(|text| !text.is_empty()),
                 "format" => is_stream = read_format(value)?,
+                "full" => is_full = read_full(value)?,
                 _ => {
                     match name {
                         "from" => value.clone_into(&mut from),
@@ -220,6 +224,7 @@ impl Api {
             position,
             limit,
             is_stream,
+            is_full,
         })
     }
 
@@ -254,7 +259,7 @@ impl Api {
                     if body.len() > start {
                         body.push(b',');
                     }
-                    written = serde_json::to_writer(&mut body, &tell(record, before));
+                    written = write_entry(&mut body, record, before, asked.is_full);
                     if written.is_err() || body.len() > PAGE_BYTES {
                         ControlFlow::Break(())
                     } else {
@@ -293,7 +298,13 @@ impl Api {
     async fn stream(&self, asked: Asked, place: OwnedSemaphorePermit) -> Answered {
         let (walk, horizon) = blocking(self.begin(&asked)).await?;
         let is_complete = horizon.note(&asked.question.filter).is_none();
-        let lines = Lines::new(walk, asked.limit.unwrap_or(usize::MAX), is_complete, place);
+        let lines = Lines::new(
+            walk,
+            asked.limit.unwrap_or(usize::MAX),
+            asked.is_full,
+            is_complete,
+            place,
+        );
         let mut answer = Response::new(Body::new(lines));
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(NDJSON));
@@ -338,11 +349,36 @@ fn unwritable(error: &serde_json::Error) -> Problem {
     Problem::internal(format!("an entry cannot be written: {error}"))
 }
 
-/// An entry as a line.
-pub(super) fn write_line(line: &mut Vec<u8>, entry: &Entry) -> io::Result<()> {
-    serde_json::to_writer(&mut *line, entry)?;
-    line.push(b'\n');
-    Ok(())
+/// An entry, with `full` beside the record in the form that can be read back.
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    entry: Entry,
+    record: Value,
+}
+
+/// Appends a record as an entry.
+pub(super) fn write_entry(
+    out: &mut Vec<u8>,
+    record: &Record,
+    before: Option<&Arc<Record>>,
+    is_full: bool,
+) -> serde_json::Result<()> {
+    let entry = tell(record, before);
+    if is_full {
+        let record = portable::encode(record);
+        serde_json::to_writer(out, &Whole { entry, record })
+    } else {
+        serde_json::to_writer(out, &entry)
+    }
+}
+
+fn read_full(value: &str) -> Result<bool, Problem> {
+    match value {
+        "" | "false" => Ok(false),
+        "true" => Ok(true),
+        _ => Err(unknown("full", value, "true, false")),
+    }
 }
 
 fn read_order(value: &str) -> Result<Order, Problem> {

@@ -12,7 +12,7 @@ use hyper::HeaderMap;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
-use super::history::{COMPLETE, boolean, tell, write_line};
+use super::history::{COMPLETE, boolean, write_entry};
 use crate::history::Walk;
 
 /// A piece ends behind the entry with which it exceeds this, bytes.
@@ -24,6 +24,8 @@ const LOOKS: usize = 20_000;
 #[derive(Debug)]
 pub(super) struct Lines {
     state: State,
+    /// Each entry has its record with it.
+    is_full: bool,
     is_complete: bool,
     /// The place among the streams that are under way.
     _place: OwnedSemaphorePermit,
@@ -46,30 +48,34 @@ impl Lines {
     pub(super) fn new(
         walk: Walk,
         limit: usize,
+        is_full: bool,
         is_complete: bool,
         place: OwnedSemaphorePermit,
     ) -> Self {
         Self {
-            state: State::Reading(read(walk, limit)),
+            state: State::Reading(read(walk, limit, is_full)),
+            is_full,
             is_complete,
             _place: place,
         }
     }
 }
 
-fn read(mut walk: Walk, mut left: usize) -> JoinHandle<Piece> {
+fn read(mut walk: Walk, mut left: usize, is_full: bool) -> JoinHandle<Piece> {
     tokio::task::spawn_blocking(move || {
         let mut lines = Vec::new();
         let mut written = Ok(());
         let taken = walk.take(left, LOOKS, &mut |record, before| {
             left -= 1;
-            written = write_line(&mut lines, &tell(record, before));
+            written = write_entry(&mut lines, record, before, is_full);
+            lines.push(b'\n');
             if written.is_err() || lines.len() > PIECE_BYTES {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         });
+        let written = written.map_err(io::Error::other);
         let outcome = taken.map_err(io::Error::other).and(written).map(|()| lines);
         (walk, left, outcome)
     })
@@ -97,7 +103,7 @@ impl Body for Lines {
                     };
                     self.is_complete &= !walk.has_missed();
                     self.state = if walk.next().is_some() && left > 0 {
-                        State::Reading(read(walk, left))
+                        State::Reading(read(walk, left, self.is_full))
                     } else {
                         State::Told
                     };

@@ -3,12 +3,20 @@
 //! The server's own command line (`eurekad`, `serve`, `config`) takes every property as an option and
 //! is read in [`crate::config`]; `serve` and `config` stand here for completions and pages alone.
 
+mod operate;
+mod store;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(in crate::cli) use operate::{HoldArgs, LiftArgs, ListArgs, OverridesCommand, ReleaseArgs};
+pub(in crate::cli) use store::{
+    CheckArgs, CompactArgs, RepairArgs, RepairMode, StatsArgs, StoreCommand,
+};
+
 /// Printed below every command's help.
-pub(super) const EXIT_CODES: &str = "\
+pub(in crate::cli) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  the answer is no: not there, differences found (diff --exit-code), damaged
@@ -34,13 +42,13 @@ Environment:
     disable_help_subcommand = true,
     subcommand_required = true
 )]
-pub(super) struct Cli {
+pub(in crate::cli) struct Cli {
     #[command(subcommand)]
-    pub(super) command: Command,
+    pub(in crate::cli) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(in crate::cli) enum Command {
     /// Run the server (what happens without a command)
     #[command(
         long_about = "Run the server, which is what happens without a command. Every property of a \
@@ -162,7 +170,7 @@ Examples:
 
 /// Stands for the server's own options, which are read elsewhere.
 #[derive(Debug, Args)]
-pub(super) struct AnyProperty {
+pub(in crate::cli) struct AnyProperty {
     /// Where the log is kept [default: ./eurekad-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -175,7 +183,7 @@ pub(super) struct AnyProperty {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Shell {
+pub(in crate::cli) enum Shell {
     Bash,
     Zsh,
     Fish,
@@ -183,25 +191,25 @@ pub(super) enum Shell {
 
 /// Which server to ask, and as whom.
 #[derive(Clone, Debug, Default, Args)]
-pub(super) struct ServerArgs {
+pub(in crate::cli) struct ServerArgs {
     /// The server's URL, with its context path if it has one [default: http://localhost:8761]
     ///
     /// May hold user and password. A service URL, such as clients have it, will do: /eureka at its
     /// end is left off.
     #[arg(long, value_name = "URL", help_heading = "Server")]
-    pub(super) server: Option<String>,
+    pub(in crate::cli) server: Option<String>,
     /// Who asks; the password is taken from EUREKAD_PASSWORD unless it follows here
     #[arg(long, value_name = "NAME[:PASSWORD]", help_heading = "Server")]
-    pub(super) user: Option<String>,
+    pub(in crate::cli) user: Option<String>,
     /// Trust the certification authorities of this file too, in PEM form
     #[arg(long, value_name = "FILE", help_heading = "Server")]
-    pub(super) ca: Option<PathBuf>,
+    pub(in crate::cli) ca: Option<PathBuf>,
     /// Show this certificate to the server; needs --key
     #[arg(long, value_name = "FILE", requires = "key", help_heading = "Server")]
-    pub(super) cert: Option<PathBuf>,
+    pub(in crate::cli) cert: Option<PathBuf>,
     /// The private key of that certificate
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "Server")]
-    pub(super) key: Option<PathBuf>,
+    pub(in crate::cli) key: Option<PathBuf>,
     /// How long to wait for an answer to begin, s
     #[arg(
         long,
@@ -210,14 +218,14 @@ pub(super) struct ServerArgs {
         value_parser = clap::value_parser!(u64).range(1..=86_400),
         help_heading = "Server"
     )]
-    pub(super) timeout: u64,
+    pub(in crate::cli) timeout: u64,
 }
 
 /// A running node or the store of a stopped one.
 #[derive(Clone, Debug, Args)]
-pub(super) struct SourceArgs {
+pub(in crate::cli) struct SourceArgs {
     #[command(flatten)]
-    pub(super) server: ServerArgs,
+    pub(in crate::cli) server: ServerArgs,
     /// Read the store of a stopped node instead of asking a running one
     #[arg(
         long,
@@ -225,15 +233,15 @@ pub(super) struct SourceArgs {
         conflicts_with_all = ["server", "user"],
         help_heading = "Server"
     )]
-    pub(super) data_dir: Option<PathBuf>,
+    pub(in crate::cli) data_dir: Option<PathBuf>,
 }
 
 /// How answers look.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(super) struct ViewArgs {
+pub(in crate::cli) struct ViewArgs {
     /// Times in UTC instead of this machine's zone
     #[arg(long, help_heading = "Output")]
-    pub(super) utc: bool,
+    pub(in crate::cli) utc: bool,
     /// When to use colours
     #[arg(
         long,
@@ -242,11 +250,11 @@ pub(super) struct ViewArgs {
         default_value_t = Colour::Auto,
         help_heading = "Output"
     )]
-    pub(super) color: Colour,
+    pub(in crate::cli) color: Colour,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Colour {
+pub(in crate::cli) enum Colour {
     /// On a terminal, unless `NO_COLOR` is set
     #[default]
     Auto,
@@ -256,35 +264,35 @@ pub(super) enum Colour {
 
 /// Whose changes: `APP` or `APP/ID`.
 #[derive(Debug, Args)]
-pub(super) struct HistoryArgs {
+pub(in crate::cli) struct HistoryArgs {
     /// An application, or an instance as APP/ID [default: all]
     #[arg(value_name = "APP[/ID]")]
-    pub(super) of: Option<String>,
+    pub(in crate::cli) of: Option<String>,
     /// From this moment on: RFC 3339, a date, epoch seconds or ms, or a span back such as -15m
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(super) from: Option<String>,
+    pub(in crate::cli) from: Option<String>,
     /// Up to this moment, which is left out itself
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    pub(super) to: Option<String>,
+    pub(in crate::cli) to: Option<String>,
     /// Only these kinds, by comma: registered, re-registered, override-set, override-lifted,
     /// status-restored, metadata-updated, cancelled, evicted, drained, quarantined, released, ...
     #[arg(long, value_name = "KIND[,KIND...]")]
-    pub(super) kind: Option<String>,
+    pub(in crate::cli) kind: Option<String>,
     /// Only changes whose reason holds this text, in upper or lower case
     #[arg(long, value_name = "TEXT")]
-    pub(super) reason: Option<String>,
+    pub(in crate::cli) reason: Option<String>,
     /// Only changes of a principal or user agent that holds this text
     #[arg(long, value_name = "TEXT")]
-    pub(super) actor: Option<String>,
+    pub(in crate::cli) actor: Option<String>,
     /// Only changes that came from: client, operator, peer, timer, peer:NAME
     #[arg(long, value_name = "ORIGIN")]
-    pub(super) origin: Option<String>,
+    pub(in crate::cli) origin: Option<String>,
     /// Only changes asked for from this address or network
     #[arg(long, value_name = "IP[/PREFIX]")]
-    pub(super) address: Option<String>,
+    pub(in crate::cli) address: Option<String>,
     /// The oldest change first
     #[arg(long)]
-    pub(super) oldest_first: bool,
+    pub(in crate::cli) oldest_first: bool,
     /// At most this many changes
     #[arg(
         long,
@@ -293,27 +301,27 @@ pub(super) struct HistoryArgs {
         value_parser = clap::value_parser!(u64).range(1..),
         conflicts_with = "all"
     )]
-    pub(super) limit: u64,
+    pub(in crate::cli) limit: u64,
     /// All changes that there are
     #[arg(long)]
-    pub(super) all: bool,
+    pub(in crate::cli) all: bool,
     /// Go on behind this cursor, which a JSON answer gave as "next"
     #[arg(long, value_name = "CURSOR", conflicts_with_all = ["all", "data_dir"])]
-    pub(super) cursor: Option<String>,
+    pub(in crate::cli) cursor: Option<String>,
     /// The server's JSON document, one page of at most 1000 changes
     #[arg(long, conflicts_with_all = ["ndjson", "all"], help_heading = "Output")]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     /// One JSON object a line
     #[arg(long, help_heading = "Output")]
-    pub(super) ndjson: bool,
+    pub(in crate::cli) ndjson: bool,
     #[command(flatten)]
-    pub(super) source: SourceArgs,
+    pub(in crate::cli) source: SourceArgs,
     #[command(flatten)]
-    pub(super) view: ViewArgs,
+    pub(in crate::cli) view: ViewArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct AtArgs {
+pub(in crate::cli) struct AtArgs {
     /// The moment: RFC 3339, a date, epoch seconds or ms, now, or a span back such as -15m
     #[arg(
         value_name = "TIME",
@@ -321,184 +329,105 @@ pub(super) struct AtArgs {
         required_unless_present = "lsn",
         conflicts_with = "lsn"
     )]
-    pub(super) time: Option<String>,
+    pub(in crate::cli) time: Option<String>,
     /// Right after this change
     #[arg(long, value_name = "LSN")]
-    pub(super) lsn: Option<u64>,
+    pub(in crate::cli) lsn: Option<u64>,
     /// Only this application
     #[arg(long, value_name = "APP")]
-    pub(super) app: Option<String>,
+    pub(in crate::cli) app: Option<String>,
     /// The document of /eureka/apps in JSON
     #[arg(long, conflicts_with = "xml", help_heading = "Output")]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     /// The document of /eureka/apps in XML
     #[arg(long, help_heading = "Output")]
-    pub(super) xml: bool,
+    pub(in crate::cli) xml: bool,
     #[command(flatten)]
-    pub(super) source: SourceArgs,
+    pub(in crate::cli) source: SourceArgs,
     #[command(flatten)]
-    pub(super) view: ViewArgs,
+    pub(in crate::cli) view: ViewArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct DiffArgs {
+pub(in crate::cli) struct DiffArgs {
     /// The earlier moment: RFC 3339, a date, epoch seconds or ms, or a span back such as -15m
     #[arg(value_name = "FROM", allow_hyphen_values = true)]
-    pub(super) from: String,
+    pub(in crate::cli) from: String,
     /// The later moment
     #[arg(value_name = "TO", allow_hyphen_values = true, default_value = "now")]
-    pub(super) to: String,
+    pub(in crate::cli) to: String,
     /// Only this application
     #[arg(long, value_name = "APP")]
-    pub(super) app: Option<String>,
+    pub(in crate::cli) app: Option<String>,
     /// Exit with 1 if there are differences
     #[arg(long)]
-    pub(super) exit_code: bool,
+    pub(in crate::cli) exit_code: bool,
     /// The server's JSON document
     #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     #[command(flatten)]
-    pub(super) source: SourceArgs,
+    pub(in crate::cli) source: SourceArgs,
     #[command(flatten)]
-    pub(super) view: ViewArgs,
+    pub(in crate::cli) view: ViewArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct WatchArgs {
+pub(in crate::cli) struct WatchArgs {
     /// The first change to print, by its LSN [default: whatever comes from now on]
     #[arg(long, value_name = "LSN")]
-    pub(super) from: Option<u64>,
+    pub(in crate::cli) from: Option<u64>,
     /// Only these applications, by comma
     #[arg(long, value_name = "APP[,APP...]")]
-    pub(super) app: Option<String>,
+    pub(in crate::cli) app: Option<String>,
     /// Only these kinds, by comma; see history --help
     #[arg(long, value_name = "KIND[,KIND...]")]
-    pub(super) kind: Option<String>,
+    pub(in crate::cli) kind: Option<String>,
     /// End after this many changes
     #[arg(
         long,
         value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..)
     )]
-    pub(super) count: Option<u64>,
+    pub(in crate::cli) count: Option<u64>,
     /// End with an error when the connection is cut, instead of opening it again
     #[arg(long)]
-    pub(super) no_reconnect: bool,
+    pub(in crate::cli) no_reconnect: bool,
     /// One JSON object a line
     #[arg(long, visible_alias = "ndjson", help_heading = "Output")]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     #[command(flatten)]
-    pub(super) server: ServerArgs,
+    pub(in crate::cli) server: ServerArgs,
     #[command(flatten)]
-    pub(super) view: ViewArgs,
+    pub(in crate::cli) view: ViewArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ExplainArgs {
+pub(in crate::cli) struct ExplainArgs {
     /// The instance as APP/ID
     #[arg(value_name = "APP/ID")]
-    pub(super) instance: String,
+    pub(in crate::cli) instance: String,
     /// The server's JSON document
     #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     #[command(flatten)]
-    pub(super) server: ServerArgs,
+    pub(in crate::cli) server: ServerArgs,
     #[command(flatten)]
-    pub(super) view: ViewArgs,
+    pub(in crate::cli) view: ViewArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct HoldArgs {
-    /// The instance as APP/ID
-    #[arg(value_name = "APP/ID")]
-    pub(super) instance: String,
-    /// For how long: 30s, 15m, 2h, PT15M
-    #[arg(long = "for", value_name = "DURATION")]
-    pub(super) duration: Option<String>,
-    /// Why; it stands in the history
-    #[arg(long, value_name = "TEXT")]
-    pub(super) reason: Option<String>,
-    /// What the server answered
-    #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) server: ServerArgs,
-    #[command(flatten)]
-    pub(super) view: ViewArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ReleaseArgs {
-    /// The instance as APP/ID
-    #[arg(value_name = "APP/ID")]
-    pub(super) instance: String,
-    /// Why; it stands in the history
-    #[arg(long, value_name = "TEXT")]
-    pub(super) reason: Option<String>,
-    /// What the server answered
-    #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) server: ServerArgs,
-    #[command(flatten)]
-    pub(super) view: ViewArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum OverridesCommand {
-    /// Lift every override of an application
-    #[command(after_help = "\
-Examples:
-  eurekad overrides lift --app BILLING --reason 'incident 12 is over'")]
-    Lift(LiftArgs),
-    /// List the instances whose status was set
-    List(ListArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct LiftArgs {
-    /// The application
-    #[arg(long, value_name = "APP")]
-    pub(super) app: String,
-    /// Why; it stands in the history
-    #[arg(long, value_name = "TEXT")]
-    pub(super) reason: Option<String>,
-    /// What the server answered
-    #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) server: ServerArgs,
-    #[command(flatten)]
-    pub(super) view: ViewArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ListArgs {
-    /// Only this application
-    #[arg(long, value_name = "APP")]
-    pub(super) app: Option<String>,
-    /// An array of {app, instance, status, override}
-    #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) server: ServerArgs,
-    #[command(flatten)]
-    pub(super) view: ViewArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct NodeArgs {
+pub(in crate::cli) struct NodeArgs {
     /// The server's JSON
     #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
     #[command(flatten)]
-    pub(super) server: ServerArgs,
+    pub(in crate::cli) server: ServerArgs,
     #[command(flatten)]
-    pub(super) view: ViewArgs,
+    pub(in crate::cli) view: ViewArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum ExportFormat {
+pub(in crate::cli) enum ExportFormat {
     /// One registration, or one record, a line
     Ndjson,
     /// The document of /eureka/apps in JSON
@@ -508,10 +437,10 @@ pub(super) enum ExportFormat {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ExportArgs {
+pub(in crate::cli) struct ExportArgs {
     /// The form
     #[arg(long, value_enum, value_name = "FORM", default_value_t = ExportFormat::Ndjson)]
-    pub(super) format: ExportFormat,
+    pub(in crate::cli) format: ExportFormat,
     /// The registry as it was at this moment
     #[arg(
         long,
@@ -519,25 +448,25 @@ pub(super) struct ExportArgs {
         allow_hyphen_values = true,
         conflicts_with = "history"
     )]
-    pub(super) at: Option<String>,
+    pub(in crate::cli) at: Option<String>,
     /// The whole log instead of the registry; in NDJSON
     #[arg(long)]
-    pub(super) history: bool,
+    pub(in crate::cli) history: bool,
     /// Where to write, - for standard output; a file is replaced when it is complete
     #[arg(short, long, value_name = "FILE", default_value = "-")]
-    pub(super) output: PathBuf,
+    pub(in crate::cli) output: PathBuf,
     #[command(flatten)]
-    pub(super) source: SourceArgs,
+    pub(in crate::cli) source: SourceArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ImportArgs {
+pub(in crate::cli) struct ImportArgs {
     /// The file to read, - for standard input
     #[arg(value_name = "FILE", default_value = "-")]
-    pub(super) file: PathBuf,
+    pub(in crate::cli) file: PathBuf,
     /// Make a store of a history, in --data-dir
     #[arg(long, requires = "data_dir")]
-    pub(super) history: bool,
+    pub(in crate::cli) history: bool,
     /// The data directory to make, which must not hold a store yet; with --history
     #[arg(
         long,
@@ -545,7 +474,7 @@ pub(super) struct ImportArgs {
         requires = "history",
         conflicts_with_all = ["server", "user"]
     )]
-    pub(super) data_dir: Option<PathBuf>,
+    pub(in crate::cli) data_dir: Option<PathBuf>,
     /// Registrations in flight at a time
     #[arg(
         long,
@@ -553,110 +482,13 @@ pub(super) struct ImportArgs {
         default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=256)
     )]
-    pub(super) concurrency: u16,
+    pub(in crate::cli) concurrency: u16,
     /// Why; it stands in the history
     #[arg(long, value_name = "TEXT", default_value = "import")]
-    pub(super) reason: String,
+    pub(in crate::cli) reason: String,
     /// Read and check the file, and change nothing
     #[arg(long)]
-    pub(super) dry_run: bool,
+    pub(in crate::cli) dry_run: bool,
     #[command(flatten)]
-    pub(super) server: ServerArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum StoreCommand {
-    /// Whether a store is sound; changes nothing in it
-    #[command(
-        long_about = "Look through the whole store of a stopped node: every segment, every record, \
-            positions without holes, the watermark, the checkpoints. Nothing in the data directory is \
-            changed: the database, which cannot be opened without writing, is copied first.\n\n\
-            Exits with 0 if the store is sound, 1 if it is damaged, 2 if it cannot be read or is in use.",
-        after_help = "\
-Examples:
-  eurekad store check --data-dir /var/lib/eurekad
-  eurekad store check --data-dir /var/lib/eurekad --temp-dir /mnt/big --json"
-    )]
-    Check(CheckArgs),
-    /// Make a damaged store usable again
-    #[command(
-        long_about = "Make a damaged store usable again. What can be mended without loss is mended by \
-            every start of the server; this is for the rest.\n\n\
-            keep-rest   keep what can still be read and go on behind the lost records\n\
-            move-aside  move the store into quarantine-TIME and begin an empty one, which is filled \
-            from the peers",
-        after_help = "\
-Examples:
-  eurekad store repair --data-dir /var/lib/eurekad --dry-run
-  eurekad store repair --data-dir /var/lib/eurekad --mode keep-rest --yes"
-    )]
-    Repair(RepairArgs),
-    /// What a store holds: segments, kinds of changes, checkpoints
-    Stats(StatsArgs),
-    /// Rewrite the store of a stopped node to give back the space of dropped history
-    Compact(CompactArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct DataDirArgs {
-    /// The data directory
-    #[arg(long, value_name = "DIR", default_value = "eurekad-data")]
-    pub(super) data_dir: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct CheckArgs {
-    #[command(flatten)]
-    pub(super) dir: DataDirArgs,
-    /// Where the copy of the database is put [default: the system's directory for such]
-    #[arg(long, value_name = "DIR")]
-    pub(super) temp_dir: Option<PathBuf>,
-    /// One JSON document
-    #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) view: ViewArgs,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum RepairMode {
-    KeepRest,
-    MoveAside,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct RepairArgs {
-    #[command(flatten)]
-    pub(super) dir: DataDirArgs,
-    /// What to do with what cannot be mended without loss
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = RepairMode::KeepRest)]
-    pub(super) mode: RepairMode,
-    /// Try it on a copy, and change nothing
-    #[arg(long, conflicts_with = "yes")]
-    pub(super) dry_run: bool,
-    /// Where the copy is put for --dry-run [default: the system's directory for such]
-    #[arg(long, value_name = "DIR")]
-    pub(super) temp_dir: Option<PathBuf>,
-    /// Do it
-    #[arg(long)]
-    pub(super) yes: bool,
-    #[command(flatten)]
-    pub(super) view: ViewArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct StatsArgs {
-    #[command(flatten)]
-    pub(super) dir: DataDirArgs,
-    /// One JSON document
-    #[arg(long, help_heading = "Output")]
-    pub(super) json: bool,
-    #[command(flatten)]
-    pub(super) view: ViewArgs,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct CompactArgs {
-    #[command(flatten)]
-    pub(super) dir: DataDirArgs,
+    pub(in crate::cli) server: ServerArgs,
 }

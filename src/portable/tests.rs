@@ -1,10 +1,15 @@
 //! The portable form: round trips, the form itself, hostile documents.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::registry::instance::Instance;
+use crate::registry::status::Status;
 use crate::store::testing::registered;
+use crate::store::{CheckpointLease, CheckpointOverride};
 use crate::store::{any_record, testing};
 
 proptest! {
