@@ -277,3 +277,49 @@ fn of(lease: &Lease, action: Action) -> OutgoingItem<'_> {
         action,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::rules::Rules;
+    use crate::registry::tests::{Scene, cancel, instance, version};
+    use crate::wire::Format;
+    use crate::wire::batch::{ItemAnswer, write_batch_response};
+
+    /// The instance as a peer answers a conflict with it.
+    fn conflict(peer: &Scene) -> Draft {
+        let entity = Some(view_of(peer.lease("SHOP", "1"), "peer"));
+        let answer = ItemAnswer {
+            status: 409,
+            entity,
+        };
+        let mut body = Vec::new();
+        write_batch_response(&mut body, Format::Json, [answer].into_iter(), false);
+        let mut replies = decode_batch_response(&body, &Limits::default(), 0).expect("an answer");
+        replies.remove(0).entity.expect("an instance")
+    }
+
+    #[test]
+    fn what_was_cancelled_here_is_not_taken_over_from_any_kind_of_peer() {
+        let (mut here, mut there) = (Scene::new(&Rules::default()), Scene::new(&Rules::default()));
+        for scene in [&mut here, &mut there] {
+            scene.register(version(200, instance("SHOP", "1")));
+        }
+        here.pass(10);
+        here.client(&cancel("SHOP", "1"));
+        for is_newer in [false, true] {
+            if is_newer {
+                there.register(version(300, instance("SHOP", "1")));
+            }
+            for is_our_kind in [false, true] {
+                let mut here = here.clone();
+                let draft = conflict(&there);
+                let commands = adoption(draft, is_our_kind, Overrides::Merged, &here.registry);
+                for command in commands.expect("a valid instance") {
+                    here.peer(&command);
+                }
+                assert_eq!(here.has("SHOP", "1"), is_newer, "ours: {is_our_kind}");
+            }
+        }
+    }
+}

@@ -345,7 +345,7 @@ impl Happened {
         let Some(lease) = lease.filter(|_| self.was_registered || self.was_overridden) else {
             return items;
         };
-        if !is_our_kind && !self.is_fresh {
+        if !is_our_kind && !self.is_fresh && !self.was_overridden {
             // Java peers take a registration that is told again for a new one, which undoes what
             // happened to it there without a new version. A heartbeat asks: a peer that lacks that
             // version answers 404.
@@ -353,9 +353,6 @@ impl Happened {
                 lease: lease.clone(),
                 overridden: state.override_of(&key.0, &key.1),
             });
-            if self.was_overridden {
-                items.push(override_of(lease, state));
-            }
             return items;
         }
         // The description always comes first: a Java peer that has an older one would take the

@@ -101,7 +101,7 @@ fn of_before_a_restart_java_peers_are_asked_and_our_own_kind_is_told() {
         told(&scene, recovered, false),
         [
             "beat old",
-            "beat word OUT_OF_SERVICE",
+            "register word",
             "set word OUT_OF_SERVICE",
             "register both",
             "register new"
