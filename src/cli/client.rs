@@ -169,7 +169,7 @@ impl Client {
             status: parts.status.as_u16(),
             headers: parts.headers,
             body,
-            idle: self.timeout.max(Duration::from_secs(60)),
+            idle: self.timeout.max(Duration::from_mins(1)),
         }
     }
 

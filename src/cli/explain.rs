@@ -40,7 +40,7 @@ fn show(document: &Value, screen: &mut Screen) -> Result<(), Failure> {
         let _ = write!(head, "  {painted}");
     }
     screen.line(&head)?;
-    paragraph(sentences(&document["summary"]), screen)?;
+    paragraph(&sentences(&document["summary"]), screen)?;
     let because = &document["because"];
     if because.is_object() {
         screen.line("")?;
@@ -100,7 +100,7 @@ fn sentences(value: &Value) -> String {
 }
 
 /// Writes a text in lines of bounded length.
-fn paragraph(text: String, screen: &mut Screen) -> Result<(), Failure> {
+fn paragraph(text: &str, screen: &mut Screen) -> Result<(), Failure> {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {

@@ -401,7 +401,7 @@ async fn served_history(
             .get(&(app.clone(), id.clone()))
             .copied()
             .unwrap_or(Lsn(first.0.saturating_sub(1)));
-        let image = image(draft).map_err(Failure::refused)?;
+        let image = image(&draft).map_err(Failure::refused)?;
         state.leases.push(CheckpointLease {
             app,
             id,
@@ -414,7 +414,7 @@ async fn served_history(
 }
 
 /// A lease as the list of applications shows it.
-fn image(draft: Draft) -> Result<LeaseImage, String> {
+fn image(draft: &Draft) -> Result<LeaseImage, String> {
     let times = draft.lease_times;
     let ms = |time: i64| Millis(u64::try_from(time).unwrap_or(0));
     let app = draft.app.clone();

@@ -174,34 +174,34 @@ impl Command {
     }
 }
 
-fn dispatch(command: Command, environment: &Environment, screen: &mut Screen) -> Outcome {
+fn dispatch(asked: Command, environment: &Environment, screen: &mut Screen) -> Outcome {
     let server = &environment.server;
-    match command {
+    match asked {
         // The server reads these itself; they come here only if somebody asks for them by mistake.
         Command::Serve(_) | Command::Config(_) => {
             Err(Failure::usage("this belongs to the server's command line"))
         }
-        Command::History(arguments) => match &arguments.source.data_dir {
-            Some(dir) => past::history(dir, &arguments, screen),
-            None => {
-                let client = Client::new(&arguments.source.server, server)?;
-                wait(history::run(&client, &arguments, screen))
+        Command::History(arguments) => {
+            if let Some(dir) = &arguments.source.data_dir {
+                return past::history(dir, &arguments, screen);
             }
-        },
-        Command::At(arguments) => match &arguments.source.data_dir {
-            Some(dir) => past::at(dir, &arguments, screen),
-            None => {
-                let client = Client::new(&arguments.source.server, server)?;
-                wait(at::run(&client, &arguments, screen))
+            let client = Client::new(&arguments.source.server, server)?;
+            wait(history::run(&client, &arguments, screen))
+        }
+        Command::At(arguments) => {
+            if let Some(dir) = &arguments.source.data_dir {
+                return past::at(dir, &arguments, screen);
             }
-        },
-        Command::Diff(arguments) => match &arguments.source.data_dir {
-            Some(dir) => past::diff(dir, &arguments, screen),
-            None => {
-                let client = Client::new(&arguments.source.server, server)?;
-                wait(diff::run(&client, &arguments, screen))
+            let client = Client::new(&arguments.source.server, server)?;
+            wait(at::run(&client, &arguments, screen))
+        }
+        Command::Diff(arguments) => {
+            if let Some(dir) = &arguments.source.data_dir {
+                return past::diff(dir, &arguments, screen);
             }
-        },
+            let client = Client::new(&arguments.source.server, server)?;
+            wait(diff::run(&client, &arguments, screen))
+        }
         Command::Watch(arguments) => {
             let client = Client::new(&arguments.server, server)?;
             wait(watch::run(&client, &arguments, screen))
@@ -239,25 +239,20 @@ fn dispatch(command: Command, environment: &Environment, screen: &mut Screen) ->
             wait(node::status(&client, &arguments, screen))
         }
         Command::Export(arguments) => export::run(&arguments, server, screen),
-        Command::Import(arguments) => match &arguments.data_dir {
-            Some(dir) => import_history::run(dir, &arguments, screen),
-            None => {
-                let client = Client::new(&arguments.server, server)?;
-                wait(import::run(&client, &arguments, screen))
+        Command::Import(arguments) => {
+            if let Some(dir) = &arguments.data_dir {
+                return import_history::run(dir, &arguments, screen);
             }
-        },
+            let client = Client::new(&arguments.server, server)?;
+            wait(import::run(&client, &arguments, screen))
+        }
         Command::Store(StoreCommand::Check(arguments)) => store::check(&arguments, screen),
         Command::Store(StoreCommand::Repair(arguments)) => store::repair(&arguments, screen),
         Command::Store(StoreCommand::Stats(arguments)) => store::stats(&arguments, screen),
         Command::Store(StoreCommand::Compact(arguments)) => store::compact(&arguments, screen),
-        Command::Completions { shell } => pages::completions(shell, command_line(), screen),
-        Command::Man { dir } => pages::man(dir.as_deref(), command_line(), screen),
+        Command::Completions { shell } => pages::completions(shell, command(), screen),
+        Command::Man { dir } => pages::man(dir.as_deref(), command(), screen),
     }
-}
-
-/// The whole command line, for completions and pages.
-fn command_line() -> clap::Command {
-    command()
 }
 
 /// Waits for an answer, on this thread: there is nothing else to do meanwhile.

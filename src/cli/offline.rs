@@ -78,7 +78,7 @@ impl Reading {
         check_there(dir)?;
         check_owner(dir)?;
         let opened = store::open(&options(dir), now(), &mut |step| {
-            show_progress(&step, screen)
+            show_progress(&step, screen);
         })?;
         for note in &opened.notes {
             screen.note(note);

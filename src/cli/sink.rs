@@ -16,7 +16,7 @@ pub(super) struct Sink {
 #[derive(Debug)]
 struct Partial {
     out: BufWriter<File>,
-    partial: PathBuf,
+    path: PathBuf,
     target: PathBuf,
     is_done: bool,
 }
@@ -36,7 +36,7 @@ impl Sink {
         Ok(Self {
             file: Some(Partial {
                 out: BufWriter::with_capacity(256 << 10, file),
-                partial,
+                path: partial,
                 target: target.to_path_buf(),
                 is_done: false,
             }),
@@ -68,7 +68,7 @@ impl Sink {
             .out
             .flush()
             .and_then(|()| file.out.get_ref().sync_all())
-            .and_then(|()| fs::rename(&file.partial, &file.target));
+            .and_then(|()| fs::rename(&file.path, &file.target));
         moved.map_err(|error| file.failed(&error))?;
         file.is_done = true;
         Ok(())
@@ -85,7 +85,7 @@ impl Drop for Partial {
     fn drop(&mut self) {
         if !self.is_done {
             // Half an export is worth nothing; if it cannot be removed, its name tells.
-            let _ = fs::remove_file(&self.partial);
+            let _ = fs::remove_file(&self.path);
         }
     }
 }

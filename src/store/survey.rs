@@ -417,7 +417,7 @@ impl Walk<'_> {
         let is_closed = facts.last != 0;
         if covered.last < first {
             // One that was begun right before a crash may be empty, if it is the last.
-            if is_readable && !(is_last && !is_closed) {
+            if is_readable && (is_closed || !is_last) {
                 let severity = self.of_hole(Lsn(facts.last));
                 self.survey.find(severity, place, "it has no records");
             }

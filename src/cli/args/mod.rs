@@ -2,6 +2,14 @@
 //!
 //! The server's own command line (`eurekad`, `serve`, `config`) takes every property as an option and
 //! is read in [`crate::config`]; `serve` and `config` stand here for completions and pages alone.
+//!
+//! The comments on fields are what `--help` prints.
+
+#![expect(
+    clippy::doc_markdown,
+    rustdoc::bare_urls,
+    reason = "the comments are texts for a terminal, where backticks are only noise"
+)]
 
 mod operate;
 mod store;
@@ -255,7 +263,7 @@ pub(in crate::cli) struct ViewArgs {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Colour {
-    /// On a terminal, unless `NO_COLOR` is set
+    /// On a terminal, unless NO_COLOR is set
     #[default]
     Auto,
     Always,
@@ -264,6 +272,10 @@ pub(in crate::cli) enum Colour {
 
 /// Whose changes: `APP` or `APP/ID`.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch on the command line"
+)]
 pub(in crate::cli) struct HistoryArgs {
     /// An application, or an instance as APP/ID [default: all]
     #[arg(value_name = "APP[/ID]")]

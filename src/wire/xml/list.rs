@@ -96,7 +96,7 @@ mod tests {
             instance("a-2")
         );
         let list = read(&text).unwrap();
-        let ids: Vec<&str> = list.drafts.iter().map(|draft| draft.id()).collect();
+        let ids: Vec<&str> = list.drafts.iter().map(crate::wire::Draft::id).collect();
         assert_eq!(ids, ["ä-1", "a-2"]);
         assert_eq!(list.refused, 0);
         assert_eq!(read(&instance("a")).unwrap().drafts.len(), 1);
