@@ -280,7 +280,8 @@ async fn a_position_that_is_no_longer_kept_is_refused_and_says_where_the_log_beg
         // A segment of its own.
         rig.clock.advance(2 * 3_600_000);
     }
-    rig.clock.advance(8 * 24 * 3_600_000);
+    // Twice the age, beyond which the log goes whether or not a base leads on.
+    rig.clock.advance(15 * 24 * 3_600_000);
     for id in ["4", "5"] {
         rig.client(register("SHOP", id)).await.unwrap();
         rig.checkpoint();
