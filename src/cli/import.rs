@@ -340,7 +340,9 @@ mod tests {
         serde_json::json!({
             "instanceId": id, "hostName": "h", "app": "A", "ipAddr": "10.0.0.1", "status": status,
             "overriddenStatus": overridden, "port": {"$": 80, "@enabled": "true"},
-            "dataCenterInfo": {"@class": "x", "name": "MyOwn"},
+            "dataCenterInfo": {
+                "@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn",
+            },
         })
     }
 
@@ -372,7 +374,8 @@ mod tests {
                 "<instance><instanceId>{id}</instanceId><hostName>h</hostName><app>A</app>\
                  <ipAddr>10.0.0.1</ipAddr><status>{status}</status>\
                  <overriddenstatus>{overridden}</overriddenstatus>\
-                 <dataCenterInfo class=\"x\"><name>MyOwn</name></dataCenterInfo></instance>"
+                 <dataCenterInfo class=\"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo\">\
+                 <name>MyOwn</name></dataCenterInfo></instance>"
             )
         };
         for text in [
