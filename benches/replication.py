@@ -177,7 +177,9 @@ class Pair:
     def __init__(self, kind, o):
         self.kind, self.o = kind, o
         self.relays = [Relay(), Relay()]
-        program = {"eurekad": f"{o.server} --data-dir={{dir}}", "java": f"java -Xmx2g -jar {o.jar}"}[kind]
+        program = {"eurekad": f"{o.server} --data-dir={{dir}}", 
+                   # Tomcat closes a connection after 100 requests; clients that keep theirs are what is measured.
+                   "java": f"java -Xmx2g -jar {o.jar} --server.tomcat.max-keep-alive-requests=-1"}[kind]
         self.nodes = []
         for host, relay in zip(("127.0.0.1", "127.0.0.2"), self.relays):
             url = f"http://{RELAY_HOST}:{relay.port}/eureka/"
@@ -402,6 +404,8 @@ def measure(kind, o):
         time.sleep(min(BEAT_EVERY_S, o.s / 2))  # until the renewals of both nodes are in step
         beats = window(pair, o.s, beater)
         late = visible(pair, o.changes, apps)
+        if not beats["beats"]:
+            sys.exit(f"{kind}: no renewal was answered")
         idle_cpu = [cpu / idle["s"] for cpu in idle["cpu"]]
         found = {
             "bytes": (beats["bytes"] - idle["bytes"] * beats["s"] / idle["s"]) / beats["beats"],
