@@ -18,10 +18,11 @@ mod status_document;
 mod timed_stream;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
+use bytes::Bytes;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Semaphore;
@@ -66,6 +67,8 @@ pub struct Api {
     limits: Limits,
     bodies: BodyReader,
     requests: AtomicU64,
+    /// `/openapi.json`, once it was asked for.
+    openapi: OnceLock<Bytes>,
 }
 
 /// What the handlers know of replication.
@@ -137,6 +140,7 @@ impl Api {
             limits,
             bodies,
             requests: AtomicU64::new(0),
+            openapi: OnceLock::new(),
             config,
             log,
             cache,

@@ -2,6 +2,7 @@
 //! (design 6). Unlike the protocol's, errors here have a body that says what was wrong with what
 //! (RFC 9457): no Eureka client ever comes here.
 
+mod openapi;
 mod problem;
 
 use std::borrow::Cow;
@@ -73,7 +74,7 @@ impl Api {
             Own::Quarantine { .. } => Err(Problem::not_found()),
             Own::Overrides => Err(Problem::not_found()),
             Own::Node => Err(Problem::not_found()),
-            Own::OpenApi => Err(Problem::not_found()),
+            Own::OpenApi => self.openapi(head),
         };
         answered.unwrap_or_else(Problem::into_answer)
     }
