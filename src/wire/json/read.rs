@@ -266,10 +266,11 @@ fn port<'a>(
     }
 }
 
+/// A port without its object: a number in any spelling, such as `8080.0`, as within the object.
 fn whole(text: &str, tokens: &Tokens<'_>) -> Result<i32, DecodeError> {
-    text.trim()
-        .parse()
-        .map_err(|_| tokens.error(format!("{} is not a port", shown(text))))
+    number_in_text(text)
+        .and_then(|number| i32::try_from(number).ok())
+        .ok_or_else(|| tokens.error(format!("{} is not a port", shown(text))))
 }
 
 fn lease<'a>(
