@@ -11,6 +11,11 @@ use crate::types::{Millis, Now};
 pub trait Clock: Send + Sync + Debug {
     /// Wall and monotonic time of this moment.
     fn now(&self) -> Now;
+
+    /// The monotonic time in µs, for how long things take.
+    fn micros(&self) -> u64 {
+        self.now().mono.0.saturating_mul(1000)
+    }
 }
 
 /// The machine's clocks.
@@ -52,6 +57,10 @@ impl Clock for SystemClock {
             wall: Millis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
             mono: Millis(u64::try_from(mono).unwrap_or(u64::MAX)),
         }
+    }
+
+    fn micros(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
 

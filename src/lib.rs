@@ -12,5 +12,6 @@ pub mod replication;
 pub mod store;
 pub mod telemetry;
 pub mod timers;
+pub mod tls;
 pub mod types;
 pub mod wire;

@@ -23,6 +23,7 @@ use crate::replication::transport::Identity;
 use crate::replication::{self, ReadsGate};
 use crate::store::{self, Durability, OnDamage, Opened, Progress, StoreError, StoreOptions};
 use crate::timers::Timers;
+use crate::tls::TlsClient;
 use crate::types::Millis;
 
 /// Connections that may wait in the system for a place.
@@ -50,6 +51,7 @@ impl Node {
     /// The store cannot be used, or the port cannot be opened; the text says what to do.
     pub async fn start(mut config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let started = clock.now().mono;
+        let tls = tls_for_peers(&config).await?;
         let rules = Arc::new(
             config
                 .compatibility
@@ -187,6 +189,7 @@ impl Node {
                     identity,
                     incarnation: facts.incarnation.clone(),
                     is_empty: facts.is_empty,
+                    tls,
                     gate,
                 },
                 &tasks,
@@ -299,6 +302,29 @@ fn bind(address: SocketAddr) -> Result<TcpListener> {
             "cannot open {address}: another server may use it; choose another with --server.port"
         )
     })
+}
+
+/// What connections to peers over https are made with. The files are looked at before anything is
+/// opened, and not at all where no URL is https.
+async fn tls_for_peers(config: &Config) -> Result<TlsClient> {
+    if !config.peers.uses_tls() {
+        return TlsClient::without_roots().context("setting up TLS");
+    }
+    let files = config.peers.tls.clone();
+    let tls = tokio::task::spawn_blocking(move || TlsClient::load(&files))
+        .await
+        .context("reading the files for TLS panicked")?
+        .context(
+            "cannot set up https to peers (eurekad.peer-ca-file, eurekad.peer-cert-file, \
+             eurekad.peer-key-file)",
+        )?;
+    if tls.roots() == 0 {
+        warn!(
+            "no certification authority is trusted, so no peer over https can be reached: the system \
+             has none; install its ca-certificates or name a file in eurekad.peer-ca-file"
+        );
+    }
+    Ok(tls)
 }
 
 fn tell_progress(progress: Progress) {

@@ -20,6 +20,7 @@ mod tests;
 mod view;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use moka::sync::Cache;
@@ -77,6 +78,9 @@ pub struct ResponseCache {
     read_only: Option<ReadOnly>,
     builder: Builder,
     early_refresh: bool,
+    max_bytes: u64,
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 impl ResponseCache {
@@ -97,12 +101,27 @@ impl ResponseCache {
                 settings.own_instance_id,
             ),
             early_refresh: settings.early_refresh,
+            max_bytes: settings.max_bytes,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
         }
     }
 
     /// The answer if it is at hand: `Some(None)` is a known "not there". `None` means that it has
     /// to be made with [`ResponseCache::load`].
     pub fn peek(&self, key: &Key, state: &Published) -> Option<Option<Arc<Payload>>> {
+        let found = self.look(key, state);
+        let counter = if found.is_some() {
+            &self.hits
+        } else {
+            &self.misses
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    #[expect(clippy::option_option, reason = "what both mean stands at `peek`")]
+    fn look(&self, key: &Key, state: &Published) -> Option<Option<Arc<Payload>>> {
         if let Some(read_only) = &self.read_only {
             match read_only.look(key) {
                 Looked::Payload(payload) => {
@@ -149,6 +168,20 @@ impl ResponseCache {
     pub fn run_pending_tasks(&self) {
         self.read_write.run_pending_tasks();
         self.builder.run_pending_tasks();
+    }
+
+    /// Requests that were answered with what was at hand, and those for which an answer had to be
+    /// made, since the start.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        (
+            self.hits.load(Ordering::Relaxed),
+            self.misses.load(Ordering::Relaxed),
+        )
+    }
+
+    /// The bound of [`Self::weighted_size`].
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
     }
 
     /// Bytes held by payloads and fragments, roughly.

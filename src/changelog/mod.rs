@@ -27,7 +27,7 @@ pub use writer::{Opener, WriterSettings};
 
 use crate::clock::Clock;
 use crate::registry::Registry;
-use crate::registry::change::{Actor, Origin};
+use crate::registry::change::{Actor, ChangeKind, Origin};
 use crate::registry::command::{Command, Context, Renewal, Reply};
 use crate::registry::delta::DeltaTail;
 use crate::registry::self_preservation::{RenewalMeter, Settings};
@@ -94,7 +94,8 @@ pub struct ChangeLog {
     meter: Arc<RenewalMeter>,
     protection: Settings,
     clock: Arc<dyn Clock>,
-    changes: AtomicU64,
+    /// Since the start, in the order of [`ChangeKind::ALL`].
+    changes: [AtomicU64; ChangeKind::ALL.len()],
 }
 
 impl ChangeLog {
@@ -120,7 +121,7 @@ impl ChangeLog {
             meter,
             protection,
             clock,
-            changes: AtomicU64::new(0),
+            changes: Default::default(),
         });
         writer::spawn(log.clone(), recovered.store, settings, receiver)?;
         Ok(log)
@@ -164,9 +165,17 @@ impl ChangeLog {
         self.jobs.is_closed()
     }
 
-    /// Changes since the start.
-    pub fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Relaxed)
+    /// Changes since the start, by kind.
+    pub fn changes(&self) -> impl Iterator<Item = (ChangeKind, u64)> {
+        let counts = self.changes.iter().map(|n| n.load(Ordering::Relaxed));
+        ChangeKind::ALL.into_iter().zip(counts)
+    }
+
+    fn count(&self, kind: ChangeKind) {
+        let all = ChangeKind::ALL.iter().zip(&self.changes);
+        for (_, counter) in all.filter(|(known, _)| **known == kind) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub fn meter(&self) -> &RenewalMeter {

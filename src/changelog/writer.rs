@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
@@ -214,10 +213,8 @@ impl Writer {
             Ok(()) => {
                 if !batch.records.is_empty() {
                     self.publish();
-                    self.log
-                        .changes
-                        .fetch_add(batch.records.len() as u64, Ordering::Relaxed);
                     for record in &batch.records {
+                        self.log.count(record.change.kind);
                         tell(record);
                     }
                 }

@@ -197,6 +197,9 @@ Peers (none unless configured):
   eurekad.peers-by-address                          a name with several addresses is several peers:
                                                     auto | true | false [auto]
   eurekad.dns-servers                               by comma, instead of the system's [none]
+  eurekad.peer-ca-file                              for https URLs: PEM, besides the system's [none]
+  eurekad.peer-cert-file                            PEM, shown to peers that ask [none]
+  eurekad.peer-key-file                             PEM, the key of that [none]
   eureka.client.register-with-eureka                [true if there are peers]
   eureka.client.fetch-registry                      [true if there are peers]
   eureka.instance.hostname                          how peers name this node [the machine's]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::bind::{Binder, Found};
@@ -15,6 +16,7 @@ use super::property::Origin;
 use super::service_url::{SERVICE_URLS, ServiceUrl};
 use super::value::{self, Unit};
 use super::{OwnInstance, ServerConfig};
+use crate::tls::TlsFiles;
 
 /// The zone whose URLs stand in for those of zones that have none.
 const DEFAULT_ZONE: &str = "defaultZone";
@@ -61,6 +63,8 @@ pub struct PeersConfig {
     pub by_address: PeersByAddress,
     /// `eurekad.dns-servers`: who is asked instead of the system's servers; empty for those.
     pub dns_servers: Vec<SocketAddr>,
+    /// `eurekad.peer-ca-file`, `eurekad.peer-cert-file`, `eurekad.peer-key-file`.
+    pub tls: TlsFiles,
     /// `eureka.client.region`.
     pub region: String,
     /// `eureka.client.availability-zones.REGION`, nearest first.
@@ -154,6 +158,11 @@ impl PeersConfig {
                     .any(|host| host.eq_ignore_ascii_case(&url.host)))
     }
 
+    /// Whether TLS has to be ready: a service URL is https, or files for it are named.
+    pub fn uses_tls(&self) -> bool {
+        !self.tls.is_empty() || self.service_urls.values().flatten().any(|url| url.secure)
+    }
+
     /// Whether there is anybody to talk to.
     pub fn has_peers(&self) -> bool {
         self.dns.is_some() || !self.urls().is_empty()
@@ -167,6 +176,7 @@ impl Default for PeersConfig {
             dns: None,
             by_address: PeersByAddress::Auto,
             dns_servers: Vec::new(),
+            tls: TlsFiles::default(),
             region: "us-east-1".to_owned(),
             availability_zones: BTreeMap::new(),
             prefer_same_zone: true,
@@ -256,6 +266,24 @@ impl PeersConfig {
             DNS_SERVERS,
         );
         self.bind_dns(b);
+        self.bind_tls(b);
+    }
+
+    /// What https to peers is made of besides the system's certification authorities.
+    fn bind_tls(&mut self, b: &mut Binder<'_>) {
+        const CERTIFICATE: &str = "eurekad.peer-cert-file";
+        const KEY: &str = "eurekad.peer-key-file";
+        let mut file = |name| b.optional_text(name).map(PathBuf::from);
+        self.tls = TlsFiles {
+            ca: file("eurekad.peer-ca-file"),
+            certificate: file(CERTIFICATE),
+            key: file(KEY),
+        };
+        match (&self.tls.certificate, &self.tls.key) {
+            (Some(_), None) => b.refuse_switch(CERTIFICATE, &format!("only together with {KEY}")),
+            (None, Some(_)) => b.refuse_switch(KEY, &format!("only together with {CERTIFICATE}")),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
     }
 
     /// Peers from TXT records, which take the place of all service URLs.

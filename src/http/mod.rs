@@ -8,6 +8,7 @@ mod answer;
 mod batch;
 mod between;
 mod lease;
+mod metrics;
 mod own;
 mod pages;
 pub mod path;
@@ -16,9 +17,9 @@ mod request;
 pub mod server;
 mod status_document;
 mod timed_stream;
+mod traffic;
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
@@ -41,8 +42,10 @@ use crate::types::Millis;
 use crate::wire::accept;
 use crate::wire::{Detail, Dialect, Limits};
 use answer::Answer;
+use metrics::Scraper;
 use path::{PathRules, Route};
 use request::BodyReader;
+use traffic::{Asked, Traffic};
 
 /// Memory that request bodies in flight may take together, KiB.
 const BODY_BUDGET_KIB: usize = 128 * 1024;
@@ -66,7 +69,7 @@ pub struct Api {
     negotiation: Dialect,
     limits: Limits,
     bodies: BodyReader,
-    requests: AtomicU64,
+    pub(super) traffic: Arc<Traffic>,
     /// `/openapi.json`, once it was asked for.
     openapi: OnceLock<Bytes>,
 }
@@ -139,7 +142,7 @@ impl Api {
             negotiation,
             limits,
             bodies,
-            requests: AtomicU64::new(0),
+            traffic: Arc::default(),
             openapi: OnceLock::new(),
             config,
             log,
@@ -150,11 +153,27 @@ impl Api {
 
     /// Answers one request of the client at `address`.
     pub async fn answer(&self, request: Request<Body>, address: IpAddr) -> Answer {
-        self.requests.fetch_add(1, Ordering::Relaxed);
+        let begun = self.clock.micros();
+        let method = traffic::place_of(request.method());
+        let mut asked = Asked::Malformed;
+        let answer = self.answer_as(request, address, &mut asked).await;
+        let took = self.clock.micros().saturating_sub(begun);
+        self.traffic.count(asked, method, answer.status(), took);
+        answer
+    }
+
+    /// The answer; says in `asked` what was asked for.
+    async fn answer_as(
+        &self,
+        request: Request<Body>,
+        address: IpAddr,
+        asked: &mut Asked,
+    ) -> Answer {
         let (parts, body) = request.into_parts();
         let Ok(route) = path::parse(parts.uri.path(), &self.paths) else {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
+        *asked = Asked::of(&route);
         if request::head_bytes(&parts) > self.config.server.max_header_bytes {
             return answer::empty(StatusCode::BAD_REQUEST);
         }
@@ -185,8 +204,9 @@ impl Api {
             Route::Home => return self.home(head, methods),
             Route::Between(what) => return self.between(what, head, methods, body).await,
             Route::LastN => return self.last_n(head, methods),
-            Route::Actuator(below) => return self.actuator(&below, head, methods),
+            Route::Actuator(below) => return self.actuator(&below, head, methods).await,
             Route::Own(own) => return self.own(own, head, methods, body).await,
+            Route::Metrics => return self.metrics(Scraper::Own, head, methods).await,
             _ => {}
         }
         let is_read =
@@ -271,10 +291,5 @@ impl Api {
 
     fn own_id(&self) -> &str {
         &self.config.instance.instance_id
-    }
-
-    /// Requests since the start.
-    pub fn requests(&self) -> u64 {
-        self.requests.load(Ordering::Relaxed)
     }
 }

@@ -8,6 +8,7 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::answer::{self, Answer};
+use super::metrics::Scraper;
 use super::request;
 use super::{Api, Head};
 use crate::changelog::StoreHealth;
@@ -23,7 +24,7 @@ const LAST_N_RECORDS: usize = 50_000;
 const LAST_N_BYTES: usize = 64 << 20;
 
 impl Api {
-    pub(super) fn actuator(
+    pub(super) async fn actuator(
         &self,
         below: &str,
         head: &Head<'_>,
@@ -36,7 +37,7 @@ impl Api {
             || endpoint == "info" && is_info_by_default;
         let known = match (endpoint, rest) {
             ("", "") => true,
-            ("health", "" | "liveness" | "readiness") | ("info", "") => is_exposed,
+            ("health", "" | "liveness" | "readiness") | ("info" | "prometheus", "") => is_exposed,
             _ => false,
         };
         if !known {
@@ -44,6 +45,9 @@ impl Api {
         }
         if !matches!(*head.method, Method::GET | Method::HEAD) {
             return answer::method_not_allowed(methods);
+        }
+        if endpoint == "prometheus" {
+            return self.metrics(Scraper::Spring, head, methods).await;
         }
         if !accepts_json(request::joined(head.headers, &ACCEPT).as_deref()) {
             return answer::empty(StatusCode::NOT_ACCEPTABLE);
@@ -165,8 +169,10 @@ impl Api {
             links["health"] = link("/health", false);
             links["health-path"] = link("/health/{*path}", true);
         }
-        if self.config.management.is_exposed("info") {
-            links["info"] = link("/info", false);
+        for endpoint in ["info", "prometheus"] {
+            if self.config.management.is_exposed(endpoint) {
+                links[endpoint] = link(&format!("/{endpoint}"), false);
+            }
         }
         json!({ "_links": links })
     }

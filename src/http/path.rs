@@ -37,6 +37,8 @@ pub enum Route<'a> {
     LastN,
     /// `/actuator` and below: the rest of the path.
     Actuator(String),
+    /// `/metrics`, in Prometheus' text format.
+    Metrics,
     /// What only this server answers.
     Own(Own<'a>),
     NotFound,
@@ -117,7 +119,7 @@ pub fn allowed(route: &Route<'_>) -> &'static [&'static str] {
         | Route::SecureVip(_)
         | Route::ServerStatus
         | Route::StatusOverrides => &["GET", "OPTIONS"],
-        Route::Home | Route::LastN | Route::Actuator(_) => &["GET", "HEAD"],
+        Route::Home | Route::LastN | Route::Actuator(_) | Route::Metrics => &["GET", "HEAD"],
         Route::Own(Own::Drain { .. } | Own::Quarantine { .. }) => &["POST", "DELETE", "OPTIONS"],
         Route::Own(Own::Overrides) => &["DELETE", "OPTIONS"],
         Route::Own(_) => &["GET", "HEAD", "OPTIONS"],
@@ -219,6 +221,9 @@ fn page(path: &str, rest: &str, rules: &PathRules) -> Option<Route<'static>> {
         if bare.strip_prefix(base) == Some("/lastn") {
             return Some(Route::LastN);
         }
+    }
+    if rest == "metrics" {
+        return Some(Route::Metrics);
     }
     let actuator = rules.actuator.trim_start_matches('/');
     let below = rest.strip_prefix(actuator)?;

@@ -69,9 +69,10 @@ pub async fn serve(
             Ok((stream, address)) => {
                 let connection =
                     connection(stream, address, api.clone(), settings.clone(), stop.clone());
+                let counted = api.traffic.accept();
                 connections.spawn(async move {
                     connection.await;
-                    drop(place);
+                    drop((place, counted));
                 });
             }
             Err(error) => {

@@ -17,11 +17,12 @@ use crate::config::{Config, FileSource, Machine, ServiceUrl};
 use crate::node::Node;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::Command;
+use crate::tls::TlsClient;
 use crate::types::AppName;
 
 const SERVICE: &str = "_eureka._tcp.cluster.test";
 /// Nothing here takes a tenth of it.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 struct NoFiles;
@@ -33,15 +34,22 @@ impl FileSource for NoFiles {
 }
 
 async fn node(host: &str, dns: &Server, data: &Path) -> Node {
+    let more = [
+        format!("--eurekad.dns-servers={}", dns.address()),
+        format!("--eureka.client.service-url.defaultZone=srv+http://{SERVICE}/eureka/"),
+        "--eureka.server.peer-eureka-nodes-update-interval-ms=50".to_owned(),
+    ];
+    node_with(host, data, &more).await
+}
+
+/// A node at any port of its own, with further settings.
+pub(super) async fn node_with(host: &str, data: &Path, more: &[String]) -> Node {
     let args = [
         "--server.port=0".to_owned(),
         "--server.address=127.0.0.1".to_owned(),
         format!("--eurekad.data-dir={}", data.join(host).display()),
-        format!("--eurekad.dns-servers={}", dns.address()),
         format!("--eureka.instance.hostname={host}"),
-        format!("--eureka.client.service-url.defaultZone=srv+http://{SERVICE}/eureka/"),
         "--eureka.client.register-with-eureka=false".to_owned(),
-        "--eureka.server.peer-eureka-nodes-update-interval-ms=50".to_owned(),
         "--eureka.server.peer-node-connect-timeout-ms=5000".to_owned(),
     ];
     let machine = Machine {
@@ -49,7 +57,7 @@ async fn node(host: &str, dns: &Server, data: &Path) -> Node {
         ip_address: "192.0.2.1".to_owned(),
         seed: 1,
     };
-    let args = args.into_iter().map(OsString::from);
+    let args = args.iter().chain(more).map(OsString::from);
     let loaded = Config::load(args, std::iter::empty(), &NoFiles, &machine).unwrap();
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     Node::start(loaded.config, Arc::new(SystemClock::new()))
@@ -67,7 +75,7 @@ fn publish(dns: &Server, nodes: &[(&str, &Node)]) {
 }
 
 /// Registers what the node itself would be, under another name.
-async fn register(node: &Node, id: &str) {
+pub(super) async fn register(node: &Node, id: &str) {
     let own = crate::config::OwnInstance {
         instance_id: id.to_owned(),
         app_name: "DISCOVERED".to_owned(),
@@ -84,7 +92,7 @@ async fn register(node: &Node, id: &str) {
 }
 
 /// Waits until a node has an instance.
-async fn arrives(node: &Node, id: &str) {
+pub(super) async fn arrives(node: &Node, id: &str) {
     let mut moved = node.log().subscribe();
     let app = AppName::new("DISCOVERED");
     let arrival = async {
@@ -109,7 +117,8 @@ async fn has_peers(node: &Node, wanted: &[String]) {
         node_id: "test".to_owned(),
         boot: "1".to_owned(),
     };
-    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, Dns::new(&[]));
+    let tls = TlsClient::without_roots().unwrap();
+    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, Dns::new(&[]), &tls);
     let url = format!("http://{}/eureka/", node.address());
     let url = ServiceUrl::parse(&url).unwrap();
     let mut every = tokio::time::interval(Duration::from_millis(20));

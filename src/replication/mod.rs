@@ -24,6 +24,8 @@ mod self_registration;
 pub mod sender;
 pub mod state;
 mod task;
+#[cfg(test)]
+mod tls_tests;
 pub mod transport;
 
 use std::collections::BTreeMap;
@@ -33,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::info;
 
 pub use bootstrap::ReadsGate;
 pub use inbound::Compared;
@@ -41,6 +43,7 @@ pub use inbound::Compared;
 use crate::changelog::ChangeLog;
 use crate::clock::Clock;
 use crate::config::{Config, PeersConfig, ServiceUrl};
+use crate::tls::TlsClient;
 use crate::types::Lsn;
 use dns::{Dns, Names};
 use membership::Membership;
@@ -97,6 +100,8 @@ pub struct Parts {
     pub incarnation: String,
     /// The store was empty: the registry has to be copied from a peer first.
     pub is_empty: bool,
+    /// What connections to peers over https are made with.
+    pub tls: TlsClient,
     /// Opened when the copy is done.
     pub gate: Arc<ReadsGate>,
 }
@@ -115,7 +120,9 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
             peers.connect_timeout,
             peers.connection_idle_timeout,
             dns,
-        ),
+            &parts.tls,
+        )
+        .counting(parts.states.clone()),
         recovered: parts.log.published().lsn(),
         log: parts.log,
         clock: parts.clock,
@@ -222,10 +229,6 @@ async fn run_peer(
     if let Some(before) = before {
         // If it panicked, the runtime has said so.
         let _ = before.await;
-    }
-    if url.secure {
-        warn!(peer.url = %name, "{name}: peers over https are not supported yet");
-        return;
     }
     let states = context.states.clone();
     let task = PeerTask {

@@ -25,6 +25,27 @@ pub struct PeerState {
     pub repaired: u64,
     /// What went wrong last, if it still does.
     pub error: Option<String>,
+    pub traffic: Traffic,
+}
+
+/// What went over the wire to one peer, since the peer is on the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Requests of every kind.
+    pub requests: u64,
+    /// Those of them that were batches of the original's protocol.
+    pub batches: u64,
+    /// Renewals in batches and digests.
+    pub renewals: u64,
+    /// Bytes of bodies; heads are not counted.
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub connect_errors: u64,
+    pub time_outs: u64,
+    /// Answers that broke off or cannot be used.
+    pub broken_answers: u64,
+    /// Answers whose status is no success.
+    pub status_errors: u64,
 }
 
 /// All peers by URL without credentials.
@@ -37,6 +58,14 @@ impl PeerStates {
     pub fn update(&self, url: &str, change: impl FnOnce(&mut PeerState)) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         change(states.entry(url.to_owned()).or_default());
+    }
+
+    /// Counts for a peer that is on the list.
+    pub fn count(&self, url: &str, count: impl FnOnce(&mut Traffic)) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = states.get_mut(url) {
+            count(&mut state.traffic);
+        }
     }
 
     pub fn remove(&self, url: &str) {

@@ -1,20 +1,23 @@
-//! Requests to peers over HTTP/1.1: bounded in time and size, with the headers that Java peers send
+//! Requests to peers over HTTP/1.1, plain or in TLS: bounded in time and size, with the headers that Java peers send
 //! and one of our own that says who is asking. Credentials of a URL go into one header and nowhere
 //! else.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, Method, Request};
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::dns::Dns;
 use super::sender::Failure;
+use super::state::{PeerStates, Traffic};
 use crate::config::ServiceUrl;
+use crate::tls::{self, Connector, TlsClient};
 
 /// Who a node of our own kind is: `NODE-ID;BOOT`, the second part drawn at every start. In requests
 /// and in answers to them; Java peers ignore it.
@@ -69,19 +72,23 @@ impl Answer {
 /// The client side of one node.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    client: Client<HttpConnector<Dns>, Full<Bytes>>,
+    client: Client<Connector<Dns>, Full<Bytes>>,
     identity: HeaderValue,
     own_address: HeaderValue,
+    /// Where requests are counted; `None` counts nothing.
+    states: Option<Arc<PeerStates>>,
 }
 
 impl Transport {
-    /// `idle` is how long an unused connection is kept; `dns` finds the addresses of host names.
+    /// `idle` is how long an unused connection is kept; `dns` finds the addresses of host names; `tls`
+    /// says whom to trust where a URL is https.
     pub(crate) fn new(
         identity: &Identity,
         own_address: &str,
         connect_timeout: Duration,
         idle: Duration,
         dns: Dns,
+        tls: &TlsClient,
     ) -> Self {
         let mut connector = HttpConnector::new_with_resolver(dns);
         connector.set_connect_timeout(Some(connect_timeout));
@@ -89,13 +96,23 @@ impl Transport {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(idle)
-            .build(connector);
+            .build(tls.connector(connector));
         let header =
             |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unknown"));
         Self {
             client,
             identity: header(&identity.header()),
             own_address: header(own_address),
+            states: None,
+        }
+    }
+
+    /// Counts requests and answers for the peers that are on the list.
+    #[must_use]
+    pub fn counting(self, states: Arc<PeerStates>) -> Self {
+        Self {
+            states: Some(states),
+            ..self
         }
     }
 
@@ -113,17 +130,36 @@ impl Transport {
         body: Vec<u8>,
         timeout: Duration,
     ) -> Result<Answer, Failure> {
-        if url.secure {
-            return Err(Failure::Connect(
-                "peers over https are not supported".into(),
-            ));
-        }
+        let Some(states) = &self.states else {
+            return self
+                .exchange(url, method, path, content_type, body, timeout)
+                .await;
+        };
+        let name = url.to_string();
+        states.count(&name, |traffic| count_request(traffic, path, &body));
+        let sent = self
+            .exchange(url, method, path, content_type, body, timeout)
+            .await;
+        states.count(&name, |traffic| count_answer(traffic, &sent));
+        sent
+    }
+
+    async fn exchange(
+        &self,
+        url: &ServiceUrl,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Answer, Failure> {
         let host = if url.host.contains(':') {
             format!("[{}]", url.host)
         } else {
             url.host.clone()
         };
-        let uri = format!("http://{host}:{}{}{path}", url.port, url.path);
+        let scheme = if url.secure { "https" } else { "http" };
+        let uri = format!("{scheme}://{host}:{}{}{path}", url.port, url.path);
         let mut request = Request::builder()
             .method(method)
             .uri(uri)
@@ -143,14 +179,8 @@ impl Transport {
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| Failure::Broken(error.to_string()))?;
         let exchange = async {
-            let response = self.client.request(request).await.map_err(|error| {
-                let why = with_causes(&error);
-                if error.is_connect() {
-                    Failure::Connect(why)
-                } else {
-                    Failure::Broken(why)
-                }
-            })?;
+            let sent = self.client.request(request).await;
+            let response = sent.map_err(|error| failure(&error))?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, ANSWER_MAX)
                 .collect()
@@ -171,6 +201,45 @@ impl Transport {
         tokio::time::timeout(timeout, exchange)
             .await
             .unwrap_or(Err(Failure::TimedOut))
+    }
+}
+
+/// Here and not where requests are made, so that each request counts, whoever makes it.
+fn count_request(traffic: &mut Traffic, path: &str, body: &[u8]) {
+    /// As [`crate::wire::batch::write_batch`] writes it. It cannot stand within a text, where its
+    /// quotes would be escaped.
+    const HEARTBEAT: &str = r#""action":"Heartbeat""#;
+    traffic.requests += 1;
+    traffic.sent_bytes += body.len() as u64;
+    if path.starts_with("peerreplication/batch") {
+        traffic.batches += 1;
+        let items = std::str::from_utf8(body).unwrap_or_default();
+        traffic.renewals += items.matches(HEARTBEAT).count() as u64;
+    } else if path == super::RENEWALS_PATH {
+        // Eight bytes each.
+        traffic.renewals += body.len() as u64 / 8;
+    }
+}
+
+fn count_answer(traffic: &mut Traffic, sent: &Result<Answer, Failure>) {
+    match sent {
+        Ok(answer) => {
+            traffic.received_bytes += answer.body.len() as u64;
+            traffic.status_errors += u64::from(!(200..300).contains(&answer.status));
+        }
+        Err(Failure::Connect(_)) => traffic.connect_errors += 1,
+        Err(Failure::TimedOut) => traffic.time_outs += 1,
+        Err(_) => traffic.broken_answers += 1,
+    }
+}
+
+/// Why there is no answer. In TLS 1.3 a server refuses a client's certificate only after the
+/// handshake: that is no connection either.
+fn failure(error: &Error) -> Failure {
+    match tls::explain(error) {
+        Some(why) => Failure::Connect(why),
+        None if error.is_connect() => Failure::Connect(with_causes(error)),
+        None => Failure::Broken(with_causes(error)),
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! What the levels are comes from `config`; what is logged is each module's own affair.
 
+pub mod exposition;
 pub mod process;
 
 use std::io::{self, IsTerminal};

@@ -85,7 +85,7 @@ def clients():
             [["cargo", "build", "-q", "--locked", "--target-dir", "target"]],
             [Run("rust", [at("rust", "target", "debug", "eureka-rust-driver"), "{base}"])]),
         "prometheus": Client(
-            [], [Run(kind, [python, at("prometheus", "driver.py"), "{base}", kind])
+            [], [Run(kind, [python, at("prometheus", "driver.py"), "{base}", kind, str(harness.ROOT / "ops" / "alerts.yml")])
                  for kind in ("prometheus", "victoria-metrics")]),
         "spring": Client(
             [mvn + ["package"]],

@@ -4,6 +4,8 @@
 use super::{Key, honoured, idle, later};
 
 const ONE_SENDER: &str = "each peer has one sender with one request in flight and its own back-off";
+const OWN_CERTIFICATE: &str = "Java's key stores are not read; name PEM files in eurekad.peer-cert-file and eurekad.peer-key-file";
+const TRUSTED: &str = "Java's key stores are not read; name a PEM file in eurekad.peer-ca-file";
 const JAVA_CLIENT: &str = "it configures a library of the Java client";
 
 /// `eureka.instance.*`, `eureka.dashboard.*`, and the two names that the page shows.
@@ -205,36 +207,15 @@ pub(super) const EUREKA_CLIENT: &[Key] = &[
         "eureka.client.proxy-password",
         "peers are reached directly, not through a proxy",
     ),
-    later(
+    idle(
         "eureka.client.tls.enabled",
-        "TLS to peers cannot be configured yet",
+        "a service URL with https:// is what turns TLS on",
     ),
-    later(
-        "eureka.client.tls.key-store",
-        "TLS to peers cannot be configured yet",
-    ),
-    later(
-        "eureka.client.tls.key-store-type",
-        "TLS to peers cannot be configured yet",
-    ),
-    later(
-        "eureka.client.tls.key-store-password",
-        "TLS to peers cannot be configured yet",
-    ),
-    later(
-        "eureka.client.tls.key-password",
-        "TLS to peers cannot be configured yet",
-    ),
-    later(
-        "eureka.client.tls.trust-store",
-        "TLS to peers cannot be configured yet",
-    ),
-    later(
-        "eureka.client.tls.trust-store-type",
-        "TLS to peers cannot be configured yet",
-    ),
-    later(
-        "eureka.client.tls.trust-store-password",
-        "TLS to peers cannot be configured yet",
-    ),
+    later("eureka.client.tls.key-store", OWN_CERTIFICATE),
+    later("eureka.client.tls.key-store-type", OWN_CERTIFICATE),
+    later("eureka.client.tls.key-store-password", OWN_CERTIFICATE),
+    later("eureka.client.tls.key-password", OWN_CERTIFICATE),
+    later("eureka.client.tls.trust-store", TRUSTED),
+    later("eureka.client.tls.trust-store-type", TRUSTED),
+    later("eureka.client.tls.trust-store-password", TRUSTED),
 ];

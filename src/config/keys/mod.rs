@@ -66,7 +66,6 @@ const NOT_ACTED_ON: &[(&str, &str)] = &[
         "eureka.server.min-available-instances-for-peer-replication",
         "not supported yet",
     ),
-    ("eureka.server.metrics.enabled", "metrics are still to come"),
 ];
 
 /// Why nothing acts on a key that is read, if nothing does.

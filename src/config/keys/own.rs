@@ -53,6 +53,9 @@ pub(super) const EUREKAD: &[Key] = &[
     honoured("eurekad.log-format"),
     honoured("eurekad.peers-by-address"),
     honoured("eurekad.dns-servers"),
+    honoured("eurekad.peer-ca-file"),
+    honoured("eurekad.peer-cert-file"),
+    honoured("eurekad.peer-key-file"),
 ];
 
 /// What users of the Spring server set besides. Everything else of these prefixes is Spring's own

@@ -9,7 +9,7 @@ use crate::registry::instance::{ActionType, DataCenter, Metadata};
 use crate::registry::status::Status;
 use crate::types::AppName;
 use crate::wire::draft::{MetadataDraft, check_field};
-use crate::wire::json::coerce::{as_bool, as_int, as_long};
+use crate::wire::json::coerce::{as_bool, as_int, as_long, number_in_text};
 use crate::wire::json::token::{Token, Tokens};
 use crate::wire::text::shown;
 use crate::wire::{DataCenterDraft, DecodeError, Dialect, Draft, Limits, names};

@@ -40,6 +40,7 @@ described! {
     Route::Home => "/",
     Route::LastN => "/lastn",
     Route::Actuator(_) => ACTUATOR,
+    Route::Metrics => "/metrics",
     Route::Own(Own::History { app: None, .. }) => "/history",
     Route::Own(Own::History { id: None, .. }) => "/history/apps/{app}",
     Route::Own(Own::History { .. }) => "/history/apps/{app}/{id}",
