@@ -15,8 +15,10 @@ use crate::cache::{self, ResponseCache};
 use crate::changelog::{ChangeLog, Facts, StoreHealth, WriterSettings, recover};
 use crate::clock::Clock;
 use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
+use crate::history::Index;
+use crate::history::follow::follow;
 use crate::http::server::{ServerSettings, serve};
-use crate::http::{Api, Peering};
+use crate::http::{Api, Peering, Remembered};
 use crate::registry::self_preservation::{RenewalMeter, Settings};
 use crate::replication::state::PeerStates;
 use crate::replication::transport::Identity;
@@ -143,6 +145,7 @@ impl Node {
             boot: format!("{:x}-{:x}", clock.now().wall.0, std::process::id()),
         };
         let peer_states = Arc::new(PeerStates::default());
+        let index = Arc::new(Index::in_data_dir(&config.store.data_dir));
         let api = Arc::new(Api::new(
             config.clone(),
             log.clone(),
@@ -152,6 +155,10 @@ impl Node {
                 gate: gate.clone(),
                 states: peer_states.clone(),
                 identity: identity.clone(),
+            },
+            Remembered {
+                index: index.clone(),
+                incarnation: facts.incarnation.clone(),
             },
         ));
 
@@ -166,6 +173,10 @@ impl Node {
             commit_every,
         }
         .start(&tasks, &stop);
+        tasks.spawn(api.feed.clone().follow(stop_serving.clone()));
+        if config.store.history_index {
+            tasks.spawn(follow(log.clone(), index, stop.clone()));
+        }
         serving.spawn(serve(
             listener,
             api,

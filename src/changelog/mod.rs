@@ -88,6 +88,7 @@ pub struct ChangeLog {
     published: ArcSwap<Published>,
     jobs: mpsc::Sender<writer::Job>,
     moved: watch::Sender<Lsn>,
+    committed: watch::Sender<Arc<Published>>,
     health: watch::Sender<StoreHealth>,
     reader: ArcSwap<Arc<dyn LogReader>>,
     stats: Mutex<StoreStats>,
@@ -111,12 +112,14 @@ impl ChangeLog {
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<Arc<Self>> {
         let (jobs, receiver) = mpsc::channel(QUEUE_MAX);
+        let published = Arc::new(recovered.published);
         let log = Arc::new(Self {
-            moved: watch::Sender::new(recovered.published.lsn()),
+            moved: watch::Sender::new(published.lsn()),
+            committed: watch::Sender::new(published.clone()),
             health: watch::Sender::new(StoreHealth::Working),
             stats: Mutex::new(recovered.store.stats()),
             reader: ArcSwap::from_pointee(recovered.reader),
-            published: ArcSwap::from_pointee(recovered.published),
+            published: ArcSwap::new(published),
             jobs,
             meter,
             protection,
@@ -145,6 +148,13 @@ impl ChangeLog {
     /// Tells whenever the log has moved.
     pub fn subscribe(&self) -> watch::Receiver<Lsn> {
         self.moved.subscribe()
+    }
+
+    /// The newest state of which no crash of the process takes anything back, told whenever it is
+    /// another one: what is published, but for `interval` durability, where it is behind. Who tells
+    /// changes on by their positions goes by this: a position that was taken back is given out again.
+    pub fn committed(&self) -> watch::Receiver<Arc<Published>> {
+        self.committed.subscribe()
     }
 
     /// Tells when the store fails or works again.

@@ -283,8 +283,12 @@ impl Writer {
     }
 
     fn publish(&mut self) {
-        self.log.published.store(Arc::new(self.state.clone()));
-        self.log.moved.send_replace(self.state.lsn());
+        let state = Arc::new(self.state.clone());
+        self.log.published.store(state.clone());
+        self.log.moved.send_replace(state.lsn());
+        if self.uncommitted.is_empty() {
+            self.log.committed.send_replace(state);
+        }
         self.refresh_stats();
     }
 
@@ -352,6 +356,8 @@ impl Writer {
         if let Some(store) = &mut self.store {
             store.commit(Durability::Disk)?;
             self.uncommitted.clear();
+            // Within a batch that is not published yet this is the state before it.
+            self.log.committed.send_replace(self.log.snapshot());
         }
         Ok(())
     }

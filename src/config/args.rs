@@ -173,12 +173,14 @@ Server:
   server.address                                    [0.0.0.0]
   server.servlet.context-path                       path before everything [none]
   eurekad.max-connections                           [8192]
+  eurekad.max-watchers                              [three quarters of max-connections, at most 10000]
   eurekad.shutdown-grace                            for requests in flight at the end [20s]
 
 Durability:
   eurekad.durability                                sync | process | interval:MS [sync]
   eurekad.history-max-age                           0 = no bound [7d]
   eurekad.history-max-bytes                         0 = no bound [2GiB]
+  eurekad.history-index                             false = made when something is asked [true]
   eurekad.on-store-failure                          degrade | exit [degrade]
   eurekad.on-damaged-store                          auto | refuse | move-aside | keep-rest [auto]
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::bind::Binder;
 use super::value::Unit;
 
+/// Most watchers where nobody says how many.
+const WATCHERS_MAX: usize = 10_000;
+
 /// What the listener needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfig {
@@ -26,6 +29,9 @@ pub struct ServerConfig {
     pub shutdown_grace: Duration,
     /// `eurekad.max-connections`, else `server.tomcat.max-connections`.
     pub max_connections: usize,
+    /// `eurekad.max-watchers`: streams and long polls at a time. By default 10,000, or three
+    /// quarters of the connections if that is less, so that clients always get through.
+    pub max_watchers: usize,
     /// `server.max-http-request-header-size`: request line and headers together, bytes.
     pub max_header_bytes: usize,
     /// `eurekad.worker-threads`: 0 means one per core.
@@ -43,6 +49,7 @@ impl Default for ServerConfig {
             body_timeout: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(20),
             max_connections: 8192,
+            max_watchers: 6144,
             max_header_bytes: 8 * 1024,
             worker_threads: 0,
         }
@@ -69,6 +76,12 @@ impl ServerConfig {
             d.shutdown_grace
         };
         let ms = Duration::from_millis(1);
+        let max_connections = b.number(
+            &["eurekad.max-connections", "server.tomcat.max-connections"],
+            d.max_connections,
+            1..=10_000_000,
+        );
+        let max_watchers = (max_connections - max_connections.div_ceil(4)).min(WATCHERS_MAX);
         Self {
             port: b.number(&["server.port"], d.port, 0..=u16::MAX),
             address: b.other(
@@ -111,11 +124,8 @@ impl ServerConfig {
                 Unit::Millis,
                 grace,
             ),
-            max_connections: b.number(
-                &["eurekad.max-connections", "server.tomcat.max-connections"],
-                d.max_connections,
-                1..=10_000_000,
-            ),
+            max_connections,
+            max_watchers: b.number(&["eurekad.max-watchers"], max_watchers, 0..=10_000_000),
             // hyper cannot work with less than 8 KiB.
             max_header_bytes: b.size(
                 &["server.max-http-request-header-size"],

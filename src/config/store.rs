@@ -71,6 +71,9 @@ pub struct StoreConfig {
     pub history_max_age: Duration,
     /// `eurekad.history-max-bytes`: more history is dropped, oldest first; 0 = no bound by size.
     pub history_max_bytes: u64,
+    /// `eurekad.history-index`: whether the index of the history is kept up as the log grows; if not,
+    /// it is made when something is asked.
+    pub history_index: bool,
     /// `eurekad.on-store-failure`.
     pub on_failure: OnStoreFailure,
     /// `eurekad.on-damaged-store`.
@@ -91,6 +94,7 @@ impl Default for StoreConfig {
             checkpoint_records: 100_000,
             history_max_age: Duration::from_hours(7 * 24),
             history_max_bytes: 2 << 30,
+            history_index: true,
             on_failure: OnStoreFailure::default(),
             on_damage: OnDamagedStore::default(),
             lock_wait: Duration::from_secs(5),
@@ -187,6 +191,7 @@ impl StoreConfig {
                 d.history_max_age,
             ),
             history_max_bytes: b.large_size("eurekad.history-max-bytes", d.history_max_bytes),
+            history_index: b.switch(&["eurekad.history-index"], d.history_index),
             on_failure: b.choice("eurekad.on-store-failure", d.on_failure),
             on_damage: b.choice("eurekad.on-damaged-store", d.on_damage),
             lock_wait: b.duration(&["eurekad.store-lock-wait"], Unit::Millis, d.lock_wait),

@@ -125,6 +125,9 @@ impl<'a> Before<'a> {
             Self::State(_, status) => status,
             Self::Nothing => None,
         }
+        // One to UNKNOWN, which only the `eureka` profile keeps, is not to be told from none by what
+        // follows it.
+        .filter(|status| *status != Status::Unknown)
     }
 }
 

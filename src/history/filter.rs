@@ -15,7 +15,7 @@ const TEXT_MAX: usize = 1024;
 const LIST_MAX: usize = 256;
 
 /// Conditions that a record has to meet, all of them. The default is met by every record.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
     /// Empty: every application.
     pub apps: Vec<AppName>,
@@ -35,7 +35,7 @@ pub struct Filter {
 }
 
 /// Where changes entered the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum OriginFilter {
     Client,
     Operator,
@@ -45,7 +45,7 @@ pub enum OriginFilter {
 }
 
 /// Addresses with a common beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     bits: u8,

@@ -20,6 +20,10 @@ use crate::changelog::Unavailable;
 /// A response on its way out.
 pub(super) type Answer = Response<Body>;
 
+/// Marks an answer whose body goes on until somebody has enough of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Endless;
+
 /// Tells why a change was refused with 503, since the body has to stay empty.
 static REASON: HeaderName = HeaderName::from_static("x-eurekad-reason");
 static RETRY_AFTER: HeaderName = HeaderName::from_static("retry-after");

@@ -34,6 +34,8 @@ use crate::clock::Clock;
 use crate::config::{
     BadInputStatus, Compress, Config, Decoder, GzipRequestBodies, Negotiation, Paths,
 };
+use crate::history;
+use crate::history::feed::Feed;
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
 use crate::replication::state::PeerStates;
@@ -59,11 +61,14 @@ pub struct Api {
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) cache: Arc<ResponseCache>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Has to be driven by [`Feed::follow`].
+    pub(crate) feed: Arc<Feed>,
     started: Millis,
     gate: Arc<ReadsGate>,
     pub(crate) peers: Arc<PeerStates>,
     identity: HeaderValue,
     fingerprints: Arc<Fingerprints>,
+    past: own::Past,
     paths: PathRules,
     decoder: Dialect,
     negotiation: Dialect,
@@ -83,6 +88,14 @@ pub struct Peering {
     pub identity: Identity,
 }
 
+/// What the handlers know of the log's past.
+#[derive(Debug)]
+pub struct Remembered {
+    pub index: Arc<history::Index>,
+    /// Of the log: positions of another one mean nothing.
+    pub incarnation: String,
+}
+
 /// A request's head, in the words of the protocol.
 struct Head<'a> {
     method: &'a Method,
@@ -98,6 +111,7 @@ impl Api {
         cache: Arc<ResponseCache>,
         clock: Arc<dyn Clock>,
         peering: Peering,
+        remembered: Remembered,
     ) -> Self {
         let knobs = &config.compatibility;
         let paths = PathRules {
@@ -130,13 +144,17 @@ impl Api {
             accept_gzip: knobs.gzip_request_bodies == GzipRequestBodies::Accept,
             budget: Arc::new(Semaphore::new(BODY_BUDGET_KIB)),
         };
+        let index = remembered.index.clone();
+        let feed = Feed::new(log.clone(), index, config.server.max_watchers);
         Self {
+            feed: Arc::new(feed),
             started: clock.now().mono,
             gate: peering.gate,
             peers: peering.states,
             identity: HeaderValue::from_str(&peering.identity.header())
                 .unwrap_or(HeaderValue::from_static("unknown")),
             fingerprints: Arc::default(),
+            past: own::Past::new(remembered, peering.identity.node_id),
             paths,
             decoder,
             negotiation,

@@ -16,6 +16,8 @@ use crate::config::{Profile, ShowDetails};
 use crate::registry::change::ChangeKind;
 use crate::registry::self_preservation;
 use crate::replication::sender::Kind;
+use crate::replication::state::PeerState;
+use crate::store::StoreStats;
 
 /// Leases listed on each half of `/lastn`, as in the original.
 const LAST_N: usize = 1000;
@@ -91,22 +93,12 @@ impl Api {
         let settings = self.log.protection();
         let threshold =
             self_preservation::threshold(&state.registry, settings, meter.phantom_clients());
-        let (word, reason) = match store {
-            StoreHealth::Working => ("UP", None),
-            StoreHealth::Failed(reason) => ("DOWN", Some(reason.as_str())),
-            StoreHealth::Closed => ("DOWN", Some("closed")),
-        };
+        let (word, reason) = store_words(store);
+        let mut details = store_facts(&stats);
+        details["reason"] = json!(reason);
+        details["lsn"] = json!(state.lsn().0);
         json!({
-            "store": { "status": word, "details": {
-                "reason": reason,
-                "lsn": state.lsn().0,
-                "first_lsn": stats.first_lsn.0,
-                "checkpoint_lsn": stats.checkpoint_lsn.0,
-                "log_bytes": stats.log_bytes,
-                "file_bytes": stats.file_bytes,
-                "segments": stats.segments,
-                "syncs": stats.syncs,
-            }},
+            "store": { "status": word, "details": details },
             "registry": { "status": "UP", "details": {
                 "instances": state.registry.len(),
                 "applications": state.registry.app_count(),
@@ -124,28 +116,7 @@ impl Api {
             .peers
             .all()
             .into_iter()
-            .map(|(url, peer)| {
-                let details = json!({
-                    "kind": match &peer.kind {
-                        Kind::Unknown => "unknown",
-                        Kind::Java => "java",
-                        Kind::Ours { .. } => "eurekad",
-                    },
-                    "reachable": peer.is_reachable,
-                    "last_success": peer.last_success.0,
-                    "cursor": peer.cursor.0,
-                    "lag_records": peer.lag_records,
-                    "lag_ms": peer.lag_ms,
-                    "requests": peer.counters.requests,
-                    "items": peer.counters.items,
-                    "failures": peer.counters.failures,
-                    "item_errors": peer.counters.item_errors,
-                    "adopted": peer.counters.adopted,
-                    "repaired": peer.repaired,
-                    "error": peer.error,
-                });
-                (url, details)
-            })
+            .map(|(url, peer)| (url, peer_facts(&peer)))
             .collect();
         json!({ "status": "UP", "details": peers })
     }
@@ -265,6 +236,48 @@ impl Api {
             ),
         )
     }
+}
+
+/// Whether changes can be stored, and why not.
+pub(super) fn store_words(store: &StoreHealth) -> (&'static str, Option<&str>) {
+    match store {
+        StoreHealth::Working => ("UP", None),
+        StoreHealth::Failed(reason) => ("DOWN", Some(reason.as_str())),
+        StoreHealth::Closed => ("DOWN", Some("closed")),
+    }
+}
+
+pub(super) fn store_facts(stats: &StoreStats) -> Value {
+    json!({
+        "first_lsn": stats.first_lsn.0,
+        "checkpoint_lsn": stats.checkpoint_lsn.0,
+        "log_bytes": stats.log_bytes,
+        "file_bytes": stats.file_bytes,
+        "segments": stats.segments,
+        "syncs": stats.syncs,
+    })
+}
+
+pub(super) fn peer_facts(peer: &PeerState) -> Value {
+    json!({
+        "kind": match &peer.kind {
+            Kind::Unknown => "unknown",
+            Kind::Java => "java",
+            Kind::Ours { .. } => "eurekad",
+        },
+        "reachable": peer.is_reachable,
+        "last_success": peer.last_success.0,
+        "cursor": peer.cursor.0,
+        "lag_records": peer.lag_records,
+        "lag_ms": peer.lag_ms,
+        "requests": peer.counters.requests,
+        "items": peer.counters.items,
+        "failures": peer.counters.failures,
+        "item_errors": peer.counters.item_errors,
+        "adopted": peer.counters.adopted,
+        "repaired": peer.repaired,
+        "error": peer.error,
+    })
 }
 
 fn json_answer(status: StatusCode, document: &Value) -> Answer {

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::Api;
+use super::answer::Endless;
 use super::timed_stream::{Requests, TimedStream};
 
 /// Least room for a request's head. Twice what is allowed, so that what is somewhat too long gets an
@@ -26,6 +27,9 @@ use super::timed_stream::{Requests, TimedStream};
 const HEAD_BYTES_MIN: usize = 16 * 1024;
 /// How long to wait after the system could not accept a connection, such as with too many files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a stream may take to end after a stop: its client comes back to where it was.
+const STREAM_GRACE: Duration = Duration::from_secs(1);
 
 /// Bounds of the listener.
 #[derive(Clone, Debug)]
@@ -113,12 +117,17 @@ async fn connection(
         settings.header_timeout,
         settings.idle_timeout,
     );
+    let progress = requests.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let (api, requests) = (api.clone(), requests.clone());
         requests.begin();
         async move {
             let answer = api.answer(request.map(Body::new), address.ip()).await;
-            requests.answer();
+            if answer.extensions().get::<Endless>().is_some() {
+                requests.stream();
+            } else {
+                requests.answer();
+            }
             Ok::<_, Infallible>(answer)
         }
     });
@@ -139,7 +148,15 @@ async fn connection(
         }
         () = stop.cancelled() => {
             http.as_mut().graceful_shutdown();
-            if let Err(error) = http.await {
+            let ended = if progress.is_endless() {
+                match tokio::time::timeout(STREAM_GRACE, http).await {
+                    Ok(ended) => ended,
+                    Err(_) => return,
+                }
+            } else {
+                http.await
+            };
+            if let Err(error) = ended {
                 debug!(address = %address, %error, "connection of {address}: {error}");
             }
         }

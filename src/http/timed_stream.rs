@@ -10,7 +10,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tokio::time::{Sleep, sleep};
 pub(super) struct Requests {
     begun: AtomicU64,
     answered: AtomicU64,
+    is_endless: AtomicBool,
 }
 
 impl Requests {
@@ -33,6 +34,16 @@ impl Requests {
 
     pub(super) fn answer(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The answer to the last request goes on and on. The request stays under way: whatever the
+    /// client sends meanwhile begins none.
+    pub(super) fn stream(&self) {
+        self.is_endless.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_endless(&self) -> bool {
+        self.is_endless.load(Ordering::Relaxed)
     }
 }
 

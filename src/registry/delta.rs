@@ -40,9 +40,14 @@ impl DeltaTail {
 
     /// The records from `first` on, oldest first; `None` if the window does not reach back so far.
     pub fn since(&self, first: Lsn) -> Option<impl Iterator<Item = &Arc<Record>>> {
-        let oldest = self.entries.front()?.record.lsn;
-        let skipped = first.0.checked_sub(oldest.0)?;
-        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        if first < self.entries.front()?.record.lsn {
+            return None;
+        }
+        // Positions are no places: a store that lost records leaves some out.
+        let skipped = self
+            .entries
+            .binary_search_by_key(&first, |entry| entry.record.lsn)
+            .unwrap_or_else(|place| place);
         Some(self.entries.iter().skip(skipped).map(|entry| &entry.record))
     }
 
@@ -127,5 +132,35 @@ impl DeltaTail {
                 (app.clone(), present)
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::rules::Rules;
+    use crate::registry::tests::{Scene, instance};
+
+    #[test]
+    fn positions_that_a_store_left_out_do_not_shift_the_others() {
+        let mut scene = Scene::new(&Rules::default());
+        let mut tail = DeltaTail::default();
+        for lsn in [1, 2, 9, 10] {
+            scene.register(instance("SHOP", &lsn.to_string()));
+            let record = Record {
+                lsn: Lsn(lsn),
+                ..scene.last().clone()
+            };
+            tail.push(&Arc::new(record), Millis::ZERO);
+        }
+        let since = |first| {
+            let records = tail.since(Lsn(first))?;
+            Some(records.map(|record| record.lsn.0).collect::<Vec<_>>())
+        };
+        assert_eq!(since(0), None);
+        assert_eq!(since(2), Some(vec![2, 9, 10]));
+        assert_eq!(since(3), Some(vec![9, 10]));
+        assert_eq!(since(10), Some(vec![10]));
+        assert_eq!(since(11), Some(vec![]));
     }
 }

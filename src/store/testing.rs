@@ -1,6 +1,7 @@
 //! Stores that fail, wait and count on purpose, and records to put into them: for the tests of the
 //! whole crate.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use crate::registry::change::{
@@ -12,7 +13,10 @@ use crate::registry::instance::{
 use crate::registry::status::Status;
 use crate::store::intern::Interner;
 use crate::store::record::{decode, encode};
-use crate::store::{Durability, LogStore, Opened, StoreError, StoreOptions, StoreStats, Trimmed};
+use crate::store::{
+    CheckpointSource, Durability, LogReader, LogStore, Opened, SegmentFacts, StoreError,
+    StoreOptions, StoreStats, Trimmed,
+};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// What was asked of a store, in order.
@@ -237,6 +241,87 @@ impl LogStore for FaultStore {
             return Ok(());
         }
         self.inner.close(now_wall)
+    }
+}
+
+/// A reader that counts the records that it gives.
+#[derive(Debug)]
+pub struct CountingReader {
+    inner: Arc<dyn LogReader>,
+    records: AtomicU64,
+}
+
+impl CountingReader {
+    pub fn new(inner: Arc<dyn LogReader>) -> Self {
+        Self {
+            inner,
+            records: AtomicU64::new(0),
+        }
+    }
+
+    /// Records given since it was asked last.
+    pub fn take_count(&self) -> u64 {
+        self.records.swap(0, Ordering::Relaxed)
+    }
+
+    fn counted(&self, records: Vec<Arc<Record>>) -> Vec<Arc<Record>> {
+        self.records
+            .fetch_add(records.len() as u64, Ordering::Relaxed);
+        records
+    }
+}
+
+impl LogReader for CountingReader {
+    fn first_lsn(&self) -> Lsn {
+        self.inner.first_lsn()
+    }
+
+    fn last_lsn(&self) -> Lsn {
+        self.inner.last_lsn()
+    }
+
+    fn read(
+        &self,
+        from: Lsn,
+        max_records: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Arc<Record>>, StoreError> {
+        let records = self.inner.read(from, max_records, max_bytes)?;
+        Ok(self.counted(records))
+    }
+
+    fn read_back(
+        &self,
+        upto: Lsn,
+        max_records: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Arc<Record>>, StoreError> {
+        let records = self.inner.read_back(upto, max_records, max_bytes)?;
+        Ok(self.counted(records))
+    }
+
+    fn segments(&self) -> Vec<SegmentFacts> {
+        self.inner.segments()
+    }
+
+    fn write_checkpoint(&self, source: CheckpointSource<'_>) -> Result<(), StoreError> {
+        self.inner.write_checkpoint(source)
+    }
+
+    fn meta_get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.meta_get(key)
+    }
+
+    fn meta_put(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.inner.meta_put(key, value)
+    }
+
+    fn meta_remove(&self, key: &str) -> Result<(), StoreError> {
+        self.inner.meta_remove(key)
+    }
+
+    fn meta_list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.inner.meta_list(prefix)
     }
 }
 

@@ -2,8 +2,12 @@
 //! (design 6). Unlike the protocol's, errors here have a body that says what was wrong with what
 //! (RFC 9457): no Eureka client ever comes here.
 
+mod history;
+mod lines;
+mod node;
 mod openapi;
 mod problem;
+mod watch;
 
 use std::borrow::Cow;
 
@@ -13,6 +17,7 @@ use hyper::{Method, StatusCode};
 use super::answer::{self, Answer};
 use super::path::Own;
 use super::{Api, Head};
+pub(super) use history::Past;
 use problem::Problem;
 
 /// What a handler of our own gives.
@@ -64,16 +69,16 @@ impl Api {
             return answer::method_not_allowed(methods);
         }
         let answered: Answered = match own {
-            Own::History { .. } => Err(Problem::not_found()),
+            Own::History { app, id } => self.history(app.as_deref(), id.as_deref(), head).await,
             Own::Registry => Err(Problem::not_found()),
             Own::RegistryDiff => Err(Problem::not_found()),
-            Own::Watch => Err(Problem::not_found()),
-            Own::Changes => Err(Problem::not_found()),
+            Own::Watch => self.watch(head),
+            Own::Changes => self.changes(head).await,
             Own::Explain { .. } => Err(Problem::not_found()),
             Own::Drain { .. } => Err(Problem::not_found()),
             Own::Quarantine { .. } => Err(Problem::not_found()),
             Own::Overrides => Err(Problem::not_found()),
-            Own::Node => Err(Problem::not_found()),
+            Own::Node => self.node().await,
             Own::OpenApi => self.openapi(head),
         };
         answered.unwrap_or_else(Problem::into_answer)

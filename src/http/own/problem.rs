@@ -80,6 +80,11 @@ impl Problem {
                 .filter_map(|(name, value)| Some((name?, value)))
                 .filter(|(name, _)| name != hyper::header::CONTENT_LENGTH);
             answer.headers_mut().extend(kept);
+        } else if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            let again = hyper::header::HeaderValue::from_static("5");
+            answer
+                .headers_mut()
+                .insert(hyper::header::RETRY_AFTER, again);
         }
         answer
     }

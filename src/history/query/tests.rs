@@ -1,0 +1,290 @@
+//! Walks against a scan of everything: in turns, while the log grows and is trimmed, and against
+//! what the rules say of random commands.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::history::horizon::Horizon;
+use crate::history::testing::{Random, Rig, entry, naive, question, walked};
+use crate::history::{Before, Entry};
+use crate::registry::Registry;
+use crate::registry::change::Record;
+use crate::registry::rules::Rules;
+use crate::registry::tests::Scene;
+use crate::registry::tests::steps::{cases, steps};
+use crate::store::testing::options;
+use crate::store::{Durability, MemDisk};
+use crate::types::Millis;
+
+#[test]
+fn turns_add_up_to_the_whole_answer_in_both_orders() {
+    for seed in 21..=24 {
+        let rig = Rig::new(seed, 600);
+        let index = Arc::new(Index::new(None));
+        let mut random = Random(seed);
+        for round in 0..60 {
+            let question = question(&mut random, rig.kept());
+            let bounds = (1 + random.below(40), 1 + random.below(300));
+            let goes_on = random.below(2) == 0;
+            let found = walked(&rig.reader(), &index, &question, bounds, goes_on);
+            let expected = naive(rig.kept(), &question);
+            assert_eq!(
+                found, expected,
+                "seed {seed}, round {round}, {bounds:?}, {goes_on}: {question:?}"
+            );
+        }
+    }
+}
+
+/// What is appended while pages are taken comes to a walk from the oldest on, and does not disturb
+/// one from the newest.
+#[test]
+fn pages_hold_while_records_are_appended() {
+    for (seed, order) in [
+        (31, Order::Newest),
+        (32, Order::Oldest),
+        (33, Order::Newest),
+    ] {
+        let mut rig = Rig::new(seed, 300);
+        let index = Arc::new(Index::new(None));
+        let mut random = Random(seed);
+        let asked = Question {
+            order,
+            ..question(&mut random, rig.kept())
+        };
+        let begun = rig.kept().len();
+        let mut position = None;
+        let mut found: Vec<Entry> = Vec::new();
+        for page in 0.. {
+            if page < 10 {
+                rig.append(37);
+            }
+            let mut walk = Walk::new(rig.reader(), index.clone(), asked.clone());
+            walk = match position {
+                Some(position) => walk.starting_at(position),
+                None if order == Order::Newest => walk.starting_at(rig.source.log[begun - 1].lsn),
+                None => walk,
+            };
+            walk.take(7, 100, &mut |record, before| {
+                found.push(entry(record, before));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            position = walk.next();
+            if position.is_none() {
+                break;
+            }
+        }
+        let expected = match order {
+            Order::Newest => naive(&rig.source.log[..begun], &asked),
+            Order::Oldest => naive(&rig.source.log, &asked),
+        };
+        // From the oldest on, the end may have been reached before the last were appended.
+        assert!(expected.starts_with(&found), "seed {seed}: {asked:?}");
+        if order == Order::Newest {
+            assert_eq!(found, expected, "seed {seed}: {asked:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sink_that_breaks_is_gone_on_behind_what_it_was_told() {
+    let rig = Rig::new(41, 200);
+    let index = Arc::new(Index::new(None));
+    for order in [Order::Newest, Order::Oldest] {
+        let asked = Question {
+            order,
+            ..Question::default()
+        };
+        let mut walk = Walk::new(rig.reader(), index.clone(), asked.clone());
+        let mut found = Vec::new();
+        while walk.next().is_some() {
+            walk.take(usize::MAX, usize::MAX, &mut |record, before| {
+                found.push(entry(record, before));
+                if found.len() % 3 == 0 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })
+            .unwrap();
+        }
+        assert_eq!(found, naive(rig.kept(), &asked));
+    }
+}
+
+#[test]
+fn a_log_that_is_trimmed_under_a_walk_is_told_as_far_as_it_is_there() {
+    for (seed, order) in [
+        (51, Order::Newest),
+        (52, Order::Oldest),
+        (53, Order::Oldest),
+    ] {
+        let mut rig = Rig::new(seed, 800);
+        let index = Arc::new(Index::new(None));
+        let asked = Question {
+            order,
+            ..Question::default()
+        };
+        let all = naive(rig.kept(), &asked);
+        let mut walk = Walk::new(rig.reader(), index, asked);
+        let mut found: Vec<Lsn> = Vec::new();
+        let mut turns = 0;
+        while walk.next().is_some() {
+            walk.take(30, 1000, &mut |record, _| {
+                found.push(record.lsn);
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            turns += 1;
+            if turns == 2 {
+                rig.trim(4);
+            }
+        }
+        let first = rig.reader().first_lsn();
+        let expected: Vec<Lsn> = all
+            .iter()
+            .map(|entry| entry.lsn)
+            .enumerate()
+            .filter(|(place, lsn)| *place < 60 || *lsn >= first)
+            .map(|(_, lsn)| lsn)
+            .collect();
+        assert_eq!(found, expected, "seed {seed}");
+        assert_eq!(walk.has_missed(), found.len() < all.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn what_is_no_longer_kept_is_said() {
+    let mut rig = Rig::new(61, 500);
+    let filter = |from: Option<Millis>| Filter {
+        from,
+        ..Filter::default()
+    };
+    let whole = Horizon::of(&*rig.reader()).unwrap();
+    assert_eq!(whole.oldest_lsn, Lsn(1));
+    assert_eq!(whole.note(&filter(None)), None);
+    assert_eq!(whole.note(&filter(Some(Millis(5)))), None);
+
+    rig.trim(2);
+    let cut = Horizon::of(&*rig.reader()).unwrap();
+    let oldest = rig.kept()[0].at;
+    assert_eq!(
+        (cut.oldest_lsn, cut.oldest),
+        (rig.kept()[0].lsn, Some(oldest))
+    );
+    let note = cut.note(&filter(None)).unwrap();
+    assert!(note.contains("no longer kept"), "{note}");
+    assert!(cut.note(&filter(Some(oldest))).is_some());
+    assert_eq!(cut.note(&filter(Some(oldest.plus(1)))), None);
+}
+
+#[test]
+fn a_hole_in_the_log_is_said_where_it_matters() {
+    let disk = MemDisk::new(options("mem"));
+    let mut source = crate::history::testing::Source::new(71);
+    let mut opened = disk.open(Millis(1));
+    let records = source.more(40);
+    opened.store.append(&records).unwrap();
+    opened.store.commit(Durability::Disk).unwrap();
+    // Ten more were acknowledged and are lost.
+    let last = records[records.len() - 1].lsn;
+    opened
+        .store
+        .touch_watermark(Lsn(last.0 + 10), Millis(2))
+        .unwrap();
+    let mut opened = disk.open(Millis(3));
+    let next = opened.next_lsn;
+    assert_eq!(next, Lsn(last.0 + 11));
+    let later: Vec<Arc<Record>> = source
+        .more(40)
+        .iter()
+        .map(|record| {
+            Arc::new(Record {
+                lsn: Lsn(record.lsn.0 + 10),
+                ..(**record).clone()
+            })
+        })
+        .collect();
+    opened.store.append(&later).unwrap();
+    opened.store.commit(Durability::Disk).unwrap();
+
+    let horizon = Horizon::of(&*opened.reader).unwrap();
+    let note = horizon.note(&Filter::default()).unwrap();
+    assert!(note.contains("were lost"), "{note}");
+    let far = later.iter().map(|record| record.at).max().unwrap();
+    let after = Filter {
+        from: Some(far.plus(1)),
+        ..Filter::default()
+    };
+    assert_eq!(horizon.note(&after), None);
+
+    let all: Vec<Arc<Record>> = records.iter().chain(&later).cloned().collect();
+    let index = Arc::new(Index::new(None));
+    for order in [Order::Newest, Order::Oldest] {
+        let asked = Question {
+            order,
+            ..Question::default()
+        };
+        let found = walked(&opened.reader, &index, &asked, (9, 50), true);
+        assert_eq!(found, naive(&all, &asked));
+    }
+}
+
+#[test]
+fn an_empty_log_has_nothing_to_tell() {
+    let opened = MemDisk::new(options("mem")).open(Millis(1));
+    let index = Arc::new(Index::new(None));
+    for order in [Order::Newest, Order::Oldest] {
+        let asked = Question {
+            order,
+            ..Question::default()
+        };
+        assert_eq!(walked(&opened.reader, &index, &asked, (10, 10), true), []);
+    }
+    let horizon = Horizon::of(&*opened.reader).unwrap();
+    assert_eq!(horizon.note(&Filter::default()), None);
+    assert_eq!(horizon.oldest, None);
+}
+
+/// The entries of a log, each told from the registry as it was right before.
+fn replayed(rules: &Rules, log: &[Arc<Record>]) -> Vec<Entry> {
+    let mut registry = Registry::new(Arc::new(rules.clone()));
+    log.iter()
+        .map(|record| {
+            let change = &record.change;
+            let lease = registry
+                .lease(change.app.as_str(), change.id.as_str())
+                .map(|lease| lease.to_image());
+            let override_ = registry.override_of(&change.app, &change.id);
+            let entry = Entry::new(record, Before::State(lease.as_ref(), override_));
+            registry.evolve(record, Millis(1));
+            entry
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(cases(96))]
+
+    /// An entry says what the change did to the registry, as the rules have it.
+    #[test]
+    fn entries_tell_what_the_registry_went_through(steps in steps(1..80)) {
+        let rules = Rules::default();
+        let mut scene = Scene::new(&rules);
+        for step in &steps {
+            scene.take(step);
+        }
+        let mut opened = MemDisk::new(options("mem")).open(Millis(1));
+        opened.store.append(&scene.log).unwrap();
+        opened.store.commit(Durability::Flush).unwrap();
+        let index = Arc::new(Index::new(None));
+        let mut expected = replayed(&rules, &scene.log);
+        for order in [Order::Oldest, Order::Newest] {
+            let asked = Question { order, ..Question::default() };
+            let found = walked(&opened.reader, &index, &asked, (5, 100), true);
+            prop_assert_eq!(&found, &expected);
+            expected.reverse();
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `GET /node`: the state of this node in one document, for programs.
+
+use serde_json::{Value, json};
+
+use super::history::blocking;
+use super::{Answered, json};
+use crate::changelog::StoreHealth;
+use crate::history::Horizon;
+use crate::history::times;
+use crate::http::Api;
+use crate::http::pages::{peer_facts, store_facts, store_words};
+use crate::registry::self_preservation;
+use crate::store::StoreError;
+
+impl Api {
+    pub(super) async fn node(&self) -> Answered {
+        let horizon = self.horizon().await?;
+        let state = self.log.snapshot();
+        let stats = self.log.stats();
+        let health = self.log.health().borrow().clone();
+        let (word, reason) = store_words(&health);
+        let settings = &self.config.store;
+        let index = self.past.index.stats();
+
+        let mut store = store_facts(&stats);
+        store["status"] = json!(word);
+        store["reason"] = json!(reason);
+        store["durability"] = json!(settings.durability.to_string());
+        store["history"] = json!({
+            "max_age_ms": millis(settings.history_max_age),
+            "max_bytes": settings.history_max_bytes,
+            "index": {
+                "kept_up": settings.history_index,
+                "segments": index.segments,
+                "growing_records": index.growing_records,
+                "memory_bytes": index.memory_bytes,
+            },
+        });
+        let document = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "node_id": self.past.node_id,
+            "incarnation": self.past.incarnation,
+            "uptime_ms": self.clock.now().mono.since(self.started),
+            "lsn": state.lsn(),
+            "oldest_lsn": horizon.as_ref().map_or(stats.first_lsn, |horizon| horizon.oldest_lsn),
+            "oldest": horizon.and_then(|horizon| horizon.oldest).map(times::format),
+            "instances": state.registry.len(),
+            "applications": state.registry.app_count(),
+            "store": store,
+            "self_preservation": self.self_preservation(),
+            "peers": self.peer_list(),
+            "health": if health == StoreHealth::Working { "UP" } else { "DOWN" },
+        });
+        json(&document)
+    }
+
+    /// How far back the log goes; `None` while the store is closed.
+    async fn horizon(&self) -> Result<Option<Horizon>, super::problem::Problem> {
+        let place = self.past.place().await?;
+        let reader = self.log.reader();
+        blocking(move || {
+            let _place = place;
+            match Horizon::of(&*reader) {
+                Ok(horizon) => Ok(Some(horizon)),
+                Err(StoreError::Closed) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
+    fn self_preservation(&self) -> Value {
+        let state = self.log.published();
+        let (meter, settings) = (self.log.meter(), self.log.protection());
+        let threshold =
+            self_preservation::threshold(&state.registry, settings, meter.phantom_clients());
+        json!({
+            "enabled": settings.enabled,
+            "active": !self.log.expiration_enabled(&state.registry),
+            "renewals_last_minute": meter.last_minute(),
+            "renewals_threshold": threshold,
+            "max_protection_ms": settings.max_protection_ms,
+        })
+    }
+
+    fn peer_list(&self) -> Vec<Value> {
+        let peers = self.peers.all();
+        let tell = |(url, peer)| {
+            let mut facts = peer_facts(&peer);
+            facts["peer"] = json!(url);
+            facts
+        };
+        peers.into_iter().map(tell).collect()
+    }
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
