@@ -168,6 +168,7 @@ impl Node {
             config: config.clone(),
             log: log.clone(),
             cache,
+            traveller: api.traveller(),
             clock: clock.clone(),
             checkpoint_lsn: facts.checkpoint_lsn,
             commit_every,

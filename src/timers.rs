@@ -13,9 +13,11 @@ use crate::cache::ResponseCache;
 use crate::changelog::{ChangeLog, Maintenance, Request, write_checkpoint};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::history::travel::Traveller;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Eviction, Reply};
 use crate::registry::self_preservation;
+use crate::store::base_spacing;
 use crate::types::{Lsn, Millis};
 
 /// Length of the bucket that renewals are counted in.
@@ -35,6 +37,7 @@ pub struct Timers {
     pub config: Arc<Config>,
     pub log: Arc<ChangeLog>,
     pub cache: Arc<ResponseCache>,
+    pub traveller: Arc<Traveller>,
     pub clock: Arc<dyn Clock>,
     /// Position of the checkpoint that the node started from.
     pub checkpoint_lsn: Lsn,
@@ -83,8 +86,12 @@ impl Timers {
             }
             Job::Tick => self.log.maintain(Maintenance::Tick).await,
             Job::KeepCache => {
-                let cache = self.cache.clone();
-                let _ = tokio::task::spawn_blocking(move || cache.run_pending_tasks()).await;
+                let (cache, traveller) = (self.cache.clone(), self.traveller.clone());
+                let upkeep = move || {
+                    cache.run_pending_tasks();
+                    traveller.run_pending_tasks();
+                };
+                let _ = tokio::task::spawn_blocking(upkeep).await;
             }
             Job::RefreshReadOnly => {
                 let (cache, state) = (self.cache.clone(), self.log.snapshot());
@@ -200,7 +207,11 @@ async fn checkpoint(timers: Arc<Timers>, stop: CancellationToken) {
         let state = timers.log.snapshot();
         let behind = state.lsn().0.saturating_sub(last_lsn.0);
         let is_old = now.mono.since(last_at) >= millis(settings.checkpoint_interval);
-        if behind == 0 || !(is_old || behind >= settings.checkpoint_records) {
+        // Bases of the past are checkpoints: they cannot lie closer together than these.
+        let most = settings
+            .checkpoint_records
+            .min(base_spacing(state.registry.len()));
+        if behind == 0 || !(is_old || behind >= most) {
             continue;
         }
         let lsn = state.lsn();

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::fragment::{Encoded, Fragments};
+use super::fragment::{Encoded, Fragments, encode};
 use super::gzip::{Member, Part};
 use super::payload::{Payload, Version};
 use super::view::{view_of, view_of_image};
 use super::{Entity, Key};
 use crate::changelog::Published;
 use crate::registry::change::LeaseImage;
-use crate::registry::hash_code_of;
 use crate::registry::lease::Lease;
+use crate::registry::{Registry, hash_code_of};
 use crate::types::AppName;
 use crate::wire::{self, Detail, Format, InstanceView};
 
@@ -72,45 +72,17 @@ impl Builder {
     /// `/apps`: head, one fragment per application, tail.
     fn stitch(&self, key: &Key, state: &Published, version: Version) -> Payload {
         let registry = &state.registry;
-        let (format, detail) = (key.format, key.detail);
-        let (mut head, mut tail) = (Vec::new(), Vec::new());
-        let hash = registry.hash_code();
-        let is_empty = registry.is_empty();
-        wire::list_head(&mut head, format, detail, LIST_VERSION, &hash, is_empty);
-        wire::list_tail(&mut tail, format, detail, LIST_VERSION, &hash, is_empty);
-        let separator = wire::list_separator(format, detail);
-        let own_bytes = head.len() + tail.len() + 64;
-        let fragments = registry
-            .apps()
-            .map(|(name, app)| self.fragments.get(name, app, format, detail, key.is_gzip));
-
-        if key.is_gzip {
-            let separator = Part::stored(separator);
-            let mut member = Member::new();
-            member.push(&Part::stored(&head));
-            for (place, fragment) in fragments.enumerate() {
-                if place > 0 {
-                    member.push(&separator);
-                }
-                if let Encoded::Deflated(part) = &fragment {
-                    member.push(part);
-                }
-            }
-            member.push(&Part::stored(&tail));
-            return Payload::new(version, member.finish(), own_bytes);
-        }
-        let separator = Bytes::from_static(separator);
-        let mut pieces = vec![Bytes::from(head)];
-        for (place, fragment) in fragments.enumerate() {
-            if place > 0 && !separator.is_empty() {
-                pieces.push(separator.clone());
-            }
-            if let Encoded::Plain(bytes) = fragment {
-                pieces.push(bytes);
-            }
-        }
-        pieces.push(Bytes::from(tail));
-        Payload::new(version, pieces, own_bytes)
+        let form = Form {
+            format: key.format,
+            detail: key.detail,
+            is_gzip: key.is_gzip,
+        };
+        let fragments = registry.apps().map(|(name, app)| {
+            self.fragments
+                .get(name, app, form.format, form.detail, form.is_gzip)
+        });
+        let (hash, is_empty) = (registry.hash_code(), registry.is_empty());
+        stitch(form, version, &hash, is_empty, fragments)
     }
 
     fn app(&self, format: Format, detail: Detail, state: &Published, name: &AppName) -> Vec<u8> {
@@ -185,6 +157,103 @@ impl Builder {
     fn view<'a>(&self, lease: &'a Lease) -> InstanceView<'a> {
         view_of(lease, &self.own_instance_id)
     }
+}
+
+/// The forms that a list is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    pub format: Format,
+    pub detail: Detail,
+    pub is_gzip: bool,
+}
+
+/// What is shown as the last renewal of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewals {
+    /// That of the lease's clock.
+    Clock,
+    /// That of the lease's last change: the clock of a registry of the past does not run.
+    Image,
+}
+
+/// The list of a registry that is asked for once: as `/apps`, or of some applications (of all if
+/// `apps` is empty), with the hash code of what is listed. Nothing of it is kept.
+pub fn list_of(
+    registry: &Registry,
+    apps: &[AppName],
+    form: Form,
+    renewals: Renewals,
+    own_instance_id: &str,
+) -> Payload {
+    let listed: Vec<_> = registry
+        .apps()
+        .filter(|(name, _)| apps.is_empty() || apps.contains(name))
+        .collect();
+    let hash = if apps.is_empty() {
+        registry.hash_code()
+    } else {
+        let leases = listed.iter().flat_map(|(_, app)| app.leases());
+        hash_code_of(leases.map(|lease| &lease.instance().status))
+    };
+    let fragments = listed.iter().map(|(name, app)| {
+        encode(
+            name,
+            app,
+            form.format,
+            form.detail,
+            form.is_gzip,
+            |lease| match renewals {
+                Renewals::Clock => view_of(lease, own_instance_id),
+                Renewals::Image => view_of_image(&lease.image, own_instance_id),
+            },
+        )
+    });
+    let version = Version::at(registry.visible_lsn());
+    stitch(form, version, &hash, listed.is_empty(), fragments)
+}
+
+/// Head, one fragment per application, tail.
+fn stitch(
+    form: Form,
+    version: Version,
+    hash: &str,
+    is_empty: bool,
+    fragments: impl Iterator<Item = Encoded>,
+) -> Payload {
+    let (format, detail) = (form.format, form.detail);
+    let (mut head, mut tail) = (Vec::new(), Vec::new());
+    wire::list_head(&mut head, format, detail, LIST_VERSION, hash, is_empty);
+    wire::list_tail(&mut tail, format, detail, LIST_VERSION, hash, is_empty);
+    let separator = wire::list_separator(format, detail);
+    let own_bytes = head.len() + tail.len() + 64;
+
+    if form.is_gzip {
+        let separator = Part::stored(separator);
+        let mut member = Member::new();
+        member.push(&Part::stored(&head));
+        for (place, fragment) in fragments.enumerate() {
+            if place > 0 {
+                member.push(&separator);
+            }
+            if let Encoded::Deflated(part) = &fragment {
+                member.push(part);
+            }
+        }
+        member.push(&Part::stored(&tail));
+        return Payload::new(version, member.finish(), own_bytes);
+    }
+    let separator = Bytes::from_static(separator);
+    let mut pieces = vec![Bytes::from(head)];
+    for (place, fragment) in fragments.enumerate() {
+        if place > 0 && !separator.is_empty() {
+            pieces.push(separator.clone());
+        }
+        if let Encoded::Plain(bytes) = fragment {
+            pieces.push(bytes);
+        }
+    }
+    pieces.push(Bytes::from(tail));
+    Payload::new(version, pieces, own_bytes)
 }
 
 fn list(

@@ -10,8 +10,9 @@ use moka::sync::Cache;
 use super::gzip::Part;
 use super::view::view_of;
 use crate::registry::Application;
+use crate::registry::lease::Lease;
 use crate::types::{AppName, Lsn};
-use crate::wire::{self, Detail, Format};
+use crate::wire::{self, Detail, Format, InstanceView};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FragmentKey {
@@ -41,6 +42,31 @@ impl Encoded {
             Self::Plain(bytes) => bytes.len(),
             Self::Deflated(part) => part.bytes.len(),
         }
+    }
+}
+
+/// Encodes the fragment of an application; `view` says what is shown of a lease.
+pub(super) fn encode<'a>(
+    name: &AppName,
+    app: &'a Application,
+    format: Format,
+    detail: Detail,
+    is_gzip: bool,
+    view: impl Fn(&'a Arc<Lease>) -> InstanceView<'a>,
+) -> Encoded {
+    let mut text = Vec::with_capacity(app.len() * 1280);
+    wire::list_fragment(
+        &mut text,
+        format,
+        detail,
+        name.as_str(),
+        app.leases().map(view),
+    );
+    if is_gzip {
+        Encoded::Deflated(Part::of(&text))
+    } else {
+        text.shrink_to_fit();
+        Encoded::Plain(text.into())
     }
 }
 
@@ -87,20 +113,11 @@ impl Fragments {
         let is_stale = |fragment: &Arc<Fragment>| fragment.lsn != app.lsn();
         let entry = self.cache.entry(key).or_insert_with_if(
             || {
-                let mut text = Vec::with_capacity(app.len() * 1280);
-                let views = app
-                    .leases()
-                    .map(|lease| view_of(lease, &self.own_instance_id));
-                wire::list_fragment(&mut text, format, detail, name.as_str(), views);
-                let encoded = if is_gzip {
-                    Encoded::Deflated(Part::of(&text))
-                } else {
-                    text.shrink_to_fit();
-                    Encoded::Plain(text.into())
-                };
                 Arc::new(Fragment {
                     lsn: app.lsn(),
-                    encoded,
+                    encoded: encode(name, app, format, detail, is_gzip, |lease| {
+                        view_of(lease, &self.own_instance_id)
+                    }),
                 })
             },
             is_stale,

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use moka::sync::Cache;
 
+pub use build::{Form, Renewals, list_of};
 pub use payload::{Body, Payload, Version};
 pub use view::{view_of, view_of_image};
 

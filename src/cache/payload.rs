@@ -22,6 +22,11 @@ pub struct Version {
 }
 
 impl Version {
+    /// That of a list as of a position of the log.
+    pub(super) fn at(lsn: Lsn) -> Self {
+        Self { lsn, trims: 0 }
+    }
+
     /// The version of an entity in `state`; `None` if it is not there. Unknown vips are answered
     /// with an empty list, not with 404, but that is no reason to cache them.
     pub fn of(entity: &Entity, state: &Published) -> Option<Self> {

@@ -8,6 +8,7 @@
 
 mod maintenance;
 mod recover;
+pub(crate) mod replay;
 #[cfg(test)]
 pub(crate) mod tests;
 mod writer;

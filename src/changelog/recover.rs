@@ -4,16 +4,14 @@
 use std::sync::Arc;
 
 use super::Published;
+use super::replay::{CHUNK_BYTES, CHUNK_RECORDS, replay, restore};
 use crate::registry::change::Record;
 use crate::registry::delta::DeltaTail;
 use crate::registry::rules::Rules;
-use crate::registry::{OverrideKey, Registry, TOMBSTONES_KEPT_MS};
-use crate::store::{Checkpoint, LogReader, LogStore, Opened, StoreError};
+use crate::registry::{Registry, TOMBSTONES_KEPT_MS};
+use crate::store::{LogReader, LogStore, Opened, StoreError};
 use crate::types::{Lsn, Millis, Now};
 
-/// Records read from the store at a time; bounds the memory of a replay.
-const CHUNK_RECORDS: usize = 4096;
-const CHUNK_BYTES: usize = 16 << 20;
 /// Most records that are looked through for what was removed lately: a restart must not take as
 /// long as the last hour was busy.
 const TOMBSTONE_RECORDS_MAX: usize = 20_000;
@@ -67,7 +65,9 @@ pub fn recover(
         restore(&mut registry, checkpoint, now.mono);
     }
     let reader = &*opened.reader;
-    let replayed = replay(&mut registry, reader, opened.last_lsn, now.mono, progress)?;
+    let first = registry.lsn().next().max(reader.first_lsn());
+    let range = (first, opened.last_lsn);
+    let replayed = replay(&mut registry, reader, range, now.mono, progress)?;
     // What a lost tail left out must not be given out again.
     if registry.lsn() < opened.next_lsn {
         let last = Lsn(opened.next_lsn.0.saturating_sub(1));
@@ -99,47 +99,6 @@ pub fn recover(
         reader: opened.reader,
         facts,
     })
-}
-
-fn restore(registry: &mut Registry, checkpoint: Checkpoint, mono: Millis) {
-    for lease in checkpoint.leases {
-        registry.restore_lease(&lease.app, &lease.id, lease.image, lease.lsn, mono);
-    }
-    for held in checkpoint.overrides {
-        registry.restore_override(
-            OverrideKey {
-                app: held.app,
-                id: held.id,
-            },
-            held.status,
-        );
-    }
-    registry.restored_at(checkpoint.lsn);
-}
-
-/// Applies everything from the registry's position to `last`. Says how many records it were.
-pub(super) fn replay(
-    registry: &mut Registry,
-    reader: &dyn LogReader,
-    last: Lsn,
-    mono: Millis,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<u64, StoreError> {
-    let first = registry.lsn().next().max(reader.first_lsn());
-    let total = (last.0 + 1).saturating_sub(first.0);
-    let mut next = first;
-    let mut done = 0;
-    while next <= last {
-        let records = reader.read(next, CHUNK_RECORDS, CHUNK_BYTES)?;
-        let Some(newest) = records.last() else { break };
-        next = newest.lsn.next();
-        for record in &records {
-            registry.evolve(record, mono);
-        }
-        done += records.len() as u64;
-        progress(done, total);
-    }
-    Ok(done)
 }
 
 /// What was removed in the last hour before the checkpoint: the checkpoint does not say, and the

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
-use super::recover::replay;
+use super::replay::replay;
 use super::{
     ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable, write_checkpoint,
 };
@@ -421,13 +421,8 @@ impl Writer {
         let before = state.lsn();
         if opened.last_lsn > before {
             let registry = &mut state.registry;
-            replay(
-                registry,
-                &*reader,
-                opened.last_lsn,
-                now.mono,
-                &mut |_, _| {},
-            )?;
+            let range = (before.next().max(reader.first_lsn()), opened.last_lsn);
+            replay(registry, &*reader, range, now.mono, &mut |_, _| {})?;
             for record in reader.read(before.next(), usize::MAX, usize::MAX)? {
                 state.delta.push(&record, now.mono);
             }

@@ -36,6 +36,7 @@ use crate::config::{
 };
 use crate::history;
 use crate::history::feed::Feed;
+use crate::history::travel::Traveller;
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
 use crate::replication::state::PeerStates;
@@ -74,6 +75,7 @@ pub struct Api {
     negotiation: Dialect,
     limits: Limits,
     bodies: BodyReader,
+    travels: own::travel::Travels,
     pub(super) traffic: Arc<Traffic>,
     /// `/openapi.json`, once it was asked for.
     openapi: OnceLock<Bytes>,
@@ -160,6 +162,7 @@ impl Api {
             negotiation,
             limits,
             bodies,
+            travels: own::travel::Travels::new(&log),
             traffic: Arc::default(),
             openapi: OnceLock::new(),
             config,
@@ -309,5 +312,10 @@ impl Api {
 
     fn own_id(&self) -> &str {
         &self.config.instance.instance_id
+    }
+
+    /// Who tells the past, to let go of what it remembers from time to time.
+    pub fn traveller(&self) -> Arc<Traveller> {
+        self.travels.traveller()
     }
 }

@@ -4,6 +4,7 @@
 //! missing; every part has a CRC-32, every entry is an enveloped record. It is written under
 //! another name, synced and renamed, so a checkpoint is complete or not there. The two newest are
 //! kept: if the newest is damaged later, the one before and a longer replay lead to the same state.
+//! Which older ones are kept as bases of the past, [`super::bases`] says.
 //! Byte by byte: `migrations/README.md`.
 
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use crate::store::intern::Interner;
 use crate::store::record::{self, DecodeError, RECORD_MAX};
-use crate::store::{Checkpoint, CheckpointSource, StoreError, files};
+use crate::store::{BaseFacts, Checkpoint, CheckpointSource, StoreError, files};
 use crate::types::{Lsn, Millis};
 
 const MAGIC: [u8; 8] = *b"EURKCKPT";
@@ -190,6 +191,29 @@ pub(super) fn load(dir: &Path, lsn: Lsn) -> Result<Checkpoint, StoreError> {
     loader.load(lsn)
 }
 
+/// What the header and the system say of a checkpoint; the rest of the file is not looked at.
+///
+/// # Errors
+/// As [`load`].
+pub(super) fn facts(dir: &Path, lsn: Lsn) -> Result<BaseFacts, StoreError> {
+    let path = path(dir, lsn);
+    let failed = |error| StoreError::io("open the checkpoint", &path, error);
+    let file = File::open(&path).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    let mut loader = Loader {
+        path: &path,
+        input: BufReader::with_capacity(HEADER_LEN, file),
+        strings: Interner::default(),
+    };
+    let header = loader.header_of(lsn)?;
+    Ok(BaseFacts {
+        lsn,
+        at: header.at,
+        leases: header.expected_clients,
+        bytes,
+    })
+}
+
 struct Loader<'a> {
     path: &'a Path,
     input: BufReader<File>,
@@ -226,10 +250,7 @@ impl Loader<'_> {
     }
 
     fn load(&mut self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
-        let mut checkpoint = self.header()?;
-        if checkpoint.lsn != lsn {
-            return Err(self.damaged(format!("it holds lsn {} under this name", checkpoint.lsn)));
-        }
+        let mut checkpoint = self.header_of(lsn)?;
         let mut block = Vec::new();
         loop {
             match self.block(&mut block)? {
@@ -259,6 +280,14 @@ impl Loader<'_> {
             Ok(_) => Err(self.damaged("there are bytes behind the footer")),
             Err(error) => Err(StoreError::io("read the checkpoint", self.path, error)),
         }
+    }
+
+    fn header_of(&mut self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
+        let header = self.header()?;
+        if header.lsn != lsn {
+            return Err(self.damaged(format!("it holds lsn {} under this name", header.lsn)));
+        }
+        Ok(header)
     }
 
     fn header(&mut self) -> Result<Checkpoint, StoreError> {

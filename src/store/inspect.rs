@@ -31,8 +31,11 @@ pub(super) struct Inspected {
     /// The newest record.
     pub(super) last: Lsn,
     pub(super) checkpoint: Option<Checkpoint>,
-    /// LSNs of the checkpoints that can be used, oldest first.
+    /// LSNs of the checkpoints that a restart can use, oldest first: the newest, and the one to fall
+    /// back to.
     pub(super) kept: Vec<Lsn>,
+    /// LSNs of older ones, oldest first: bases of the past, which a start does not look into.
+    pub(super) bases: Vec<Lsn>,
     /// The newest record when the store was opened before.
     pub(super) tail: Lsn,
     /// The next LSN when the store was opened before.
@@ -192,8 +195,10 @@ fn choose_checkpoint(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
     let mut cause = "there is no checkpoint";
-    for lsn in checkpoint::list(dir)?.into_iter().rev() {
+    let mut left = checkpoint::list(dir)?;
+    while let Some(lsn) = left.pop() {
         if lsn < needed {
+            left.push(lsn);
             cause = "the checkpoints that can be read are too old";
             break;
         }
@@ -217,6 +222,7 @@ fn choose_checkpoint(
             Err(error) => return Err(error),
         }
     }
+    inspected.bases = left;
     if inspected.checkpoint.is_none() && needed > Lsn::ZERO {
         return Err(damaged(
             "the checkpoints",

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::registry::change::Record;
+use crate::store::bases::{self, Bounds};
 use crate::store::segment::{PART_BYTES, stored_bytes};
 use crate::store::sled_store::encode_batch;
 use crate::store::{
-    Checkpoint, CheckpointSource, Durability, LogReader, LogStore, Loss, LossCause, Opened,
-    SegmentFacts, StoreError, StoreOptions, StoreStats, Trimmed,
+    BaseFacts, Checkpoint, CheckpointSource, Durability, LogReader, LogStore, Loss, LossCause,
+    Opened, SegmentFacts, StoreError, StoreOptions, StoreStats, Trimmed,
 };
 use crate::types::{Lsn, Millis};
 
@@ -56,6 +57,27 @@ impl Content {
             .map_or(self.told.max(self.appended).next(), |s| s.facts.first)
     }
 
+    fn facts(&self) -> Vec<SegmentFacts> {
+        self.segments.iter().map(|segment| segment.facts).collect()
+    }
+
+    fn bases(&self) -> Vec<BaseFacts> {
+        let facts = self.checkpoints.iter().map(|kept| BaseFacts {
+            lsn: kept.lsn,
+            at: kept.at,
+            leases: kept.leases.len() as u64,
+            bytes: 0,
+        });
+        facts.collect()
+    }
+
+    /// Lets the checkpoints go that nothing needs any more.
+    fn retain(&mut self, bounds: &Bounds) {
+        let retained = bases::retained(&self.bases(), &self.facts(), bounds);
+        self.checkpoints
+            .retain(|kept| retained.iter().any(|facts| facts.lsn == kept.lsn));
+    }
+
     /// Forgets the records behind `last`, as a crash does.
     fn cut(&mut self, last: Lsn) {
         for segment in &mut self.segments {
@@ -77,6 +99,8 @@ impl Segment {
         self.facts = SegmentFacts {
             first: first.lsn,
             earliest: Millis(u64::MAX),
+            after: self.facts.after,
+            base: self.facts.base,
             ..SegmentFacts::default()
         };
         for (record, bytes) in &self.records {
@@ -187,8 +211,16 @@ impl LogStore for MemStore {
                             || record.at.since(segment.facts.earliest) > options.segment_age_ms)
             });
             if is_full {
+                let after = content.appended;
+                let covered = content.checkpoints.last().map(|newest| newest.lsn);
+                let is_hole = after.next() != record.lsn;
+                let facts = SegmentFacts {
+                    after,
+                    base: covered.filter(|_| is_hole).unwrap_or_default(),
+                    ..SegmentFacts::default()
+                };
                 content.segments.push_back(Segment {
-                    facts: SegmentFacts::default(),
+                    facts,
                     records: Vec::new(),
                 });
             }
@@ -228,29 +260,21 @@ impl LogStore for MemStore {
 
     fn trim(&mut self, floor: Lsn, now_wall: Millis) -> Result<Trimmed, StoreError> {
         let mut content = self.side.content()?;
-        let options = &self.side.disk.options;
-        let older = match &content.checkpoints[..] {
+        let kept = content.bases();
+        let older = match &kept[..] {
             [.., older, _] => older.lsn.next(),
             _ => Lsn::ZERO,
         };
-        let floor = floor.min(older);
-        let mut left: u64 = content
-            .segments
-            .iter()
-            .map(|segment| segment.facts.bytes)
-            .sum();
+        let bounds = Bounds::of(&self.side.disk.options);
+        let log = content.facts();
+        let count = bases::droppable(&log, &kept, floor.min(older), now_wall, &bounds);
         let mut trimmed = Trimmed::default();
-        while content.segments.len() > 1 {
-            let facts = content.segments[0].facts;
-            let is_wanted = now_wall.since(facts.latest) > options.history_max_age_ms
-                || left > options.history_max_bytes;
-            if facts.last >= floor || !is_wanted {
-                break;
-            }
-            content.segments.pop_front();
-            left -= facts.bytes;
+        for segment in content.segments.drain(..count) {
             trimmed.segments += 1;
-            trimmed.bytes += facts.bytes;
+            trimmed.bytes += segment.facts.bytes;
+        }
+        if count > 0 {
+            content.retain(&bounds);
         }
         trimmed.first_lsn = content.first_lsn();
         Ok(trimmed)
@@ -284,6 +308,8 @@ impl LogStore for MemStore {
                 .last()
                 .map(|newest| newest.lsn)
                 .unwrap_or_default(),
+            bases: bases::bases_of(&content.bases()).len() as u64,
+            base_bytes: 0,
             blob_files: 0,
         }
     }
@@ -382,6 +408,20 @@ impl LogReader for MemReader {
             .collect()
     }
 
+    fn bases(&self) -> Vec<BaseFacts> {
+        self.side.disk.content().bases()
+    }
+
+    fn load_base(&self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
+        let content = self.side.content()?;
+        let kept = content.checkpoints.iter().find(|kept| kept.lsn == lsn);
+        kept.map(|kept| (**kept).clone())
+            .ok_or_else(|| StoreError::Trimmed {
+                asked: lsn,
+                first: content.first_lsn(),
+            })
+    }
+
     fn write_checkpoint(&self, source: CheckpointSource<'_>) -> Result<(), StoreError> {
         let checkpoint = Checkpoint {
             lsn: source.lsn,
@@ -412,8 +452,7 @@ impl LogReader for MemReader {
             .checkpoints
             .retain(|kept| kept.lsn != checkpoint.lsn);
         content.checkpoints.push(Arc::new(checkpoint));
-        let surplus = content.checkpoints.len().saturating_sub(2);
-        content.checkpoints.drain(..surplus);
+        content.retain(&Bounds::of(&self.side.disk.options));
         Ok(())
     }
 

@@ -17,8 +17,9 @@
 //!   [`Opened::notes`]; what cannot is refused or moved aside, never dropped.
 //!
 //! On disk (byte by byte: `migrations/README.md`): the sled database
-//! `log/`, checkpoints `checkpoint-<lsn>`, the `watermark` and the `lock` file.
+//! `log/`, checkpoints `checkpoint-<lsn>` (the two newest, older ones as bases of the past), the `watermark` and the `lock` file.
 
+mod bases;
 mod checkpoint;
 mod compact;
 mod db;
@@ -44,6 +45,7 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use bases::base_spacing;
 pub use compact::{Compacted, compact};
 pub use error::StoreError;
 pub use mem_store::MemDisk;
@@ -87,8 +89,10 @@ pub struct StoreOptions {
     pub cache_bytes: u64,
     /// Segments whose last record is older than this may be dropped, ms.
     pub history_max_age_ms: u64,
-    /// Oldest segments may be dropped while the log is larger than this, bytes.
+    /// Oldest segments are dropped while log and bases are larger than this, bytes.
     pub history_max_bytes: u64,
+    /// Least number of records between two checkpoints that are kept as bases of the past.
+    pub base_records: u64,
     /// How long to wait for another process to leave the directory, ms.
     pub lock_wait_ms: u64,
     /// Free space below which the store is not opened, bytes; a quarter of the database file counts
@@ -108,6 +112,7 @@ impl StoreOptions {
             cache_bytes: 16 << 20,
             history_max_age_ms: 7 * 24 * 3_600_000,
             history_max_bytes: 2 << 30,
+            base_records: bases::RECORDS_MIN,
             lock_wait_ms: 10_000,
             min_free_bytes: 256 << 20,
             on_damage: OnDamage::Refuse,
@@ -241,6 +246,9 @@ pub struct StoreStats {
     pub flushes: u64,
     /// The newest checkpoint, [`Lsn::ZERO`] if there is none.
     pub checkpoint_lsn: Lsn,
+    /// Older checkpoints, kept as bases of the past, and what they take on the disk.
+    pub bases: u64,
+    pub base_bytes: u64,
     /// Files that the database put beside its own file; anything but 0 is a defect to report.
     pub blob_files: u64,
 }
@@ -256,6 +264,25 @@ pub struct SegmentFacts {
     /// ranges of neighbours overlap, never wrong.
     pub earliest: Millis,
     pub latest: Millis,
+    /// The newest record before it, [`Lsn::ZERO`] if there never was one. LSNs between it and
+    /// `first` were skipped after a loss.
+    pub after: Lsn,
+    /// The checkpoint from which the registry went on where LSNs were skipped in front of it,
+    /// [`Lsn::ZERO`] if none was needed.
+    pub base: Lsn,
+}
+
+/// A checkpoint that is kept: a state to begin a replay with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BaseFacts {
+    /// The last change that it contains.
+    pub lsn: Lsn,
+    /// Wall time at which it was taken.
+    pub at: Millis,
+    /// Leases that it holds.
+    pub leases: u64,
+    /// Size of the file.
+    pub bytes: u64,
 }
 
 /// The writer's side of the store: one owner, one thread.
@@ -275,7 +302,9 @@ pub trait LogStore: Send + Debug {
     fn commit(&mut self, durability: Durability) -> Result<(), StoreError>;
 
     /// Drops whole segments that lie below `floor` (the first LSN that a reader still needs) and
-    /// below the older kept checkpoint, as far as age or size ask for it.
+    /// below the older of the two newest checkpoints, as far as age or size ask for it, and the
+    /// bases that served them. What is too old goes only up to the next base, so that every moment
+    /// that is left can be told.
     ///
     /// # Errors
     /// The database failed; the handle is poisoned.
@@ -336,8 +365,20 @@ pub trait LogReader: Send + Sync + Debug {
     /// The pieces of the log, oldest first.
     fn segments(&self) -> Vec<SegmentFacts>;
 
+    /// The kept checkpoints, oldest first: the two newest, and older ones at a distance as bases of
+    /// the past.
+    fn bases(&self) -> Vec<BaseFacts>;
+
+    /// Loads one of them.
+    ///
+    /// # Errors
+    /// [`StoreError::Trimmed`] if it is not kept any more; [`StoreError::Damaged`] if it is not what
+    /// was written.
+    fn load_base(&self, lsn: Lsn) -> Result<Checkpoint, StoreError>;
+
     /// Writes a checkpoint from a consistent snapshot of the state as of `lsn`, which must be
-    /// committed. Only the two newest are kept. One writer at a time; another one waits.
+    /// committed. The two newest are kept, and older ones as [`LogReader::bases`]. One writer at a
+    /// time; another one waits.
     ///
     /// # Errors
     /// The file could not be written; the checkpoints that were there stay.

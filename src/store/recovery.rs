@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::store::bases::Bounds;
 use crate::store::db::{Database, damaged, guarded};
 use crate::store::files::{self, DirLock};
 use crate::store::inspect::{Inspected, inspect};
@@ -379,12 +380,20 @@ impl Recovery<'_> {
         };
         let watermark = WatermarkFile::open(&self.options.dir, start)?;
         let last = inspected.last;
+        // One whose header cannot be read leads nowhere; its file goes with the next checkpoint.
+        let checkpoints = inspected
+            .bases
+            .iter()
+            .chain(&inspected.kept)
+            .filter_map(|lsn| checkpoint::facts(&self.options.dir, *lsn).ok())
+            .collect();
         let shared = Arc::new(Shared::new(
             self.options.dir.clone(),
             database,
             inspected.segments,
             (last, end.next()),
-            inspected.kept,
+            checkpoints,
+            Bounds::of(self.options),
             lock,
         ));
         let store = SledStore::new(

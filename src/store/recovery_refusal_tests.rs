@@ -133,6 +133,7 @@ fn a_handle_that_failed_once_stays_failed_until_it_is_opened_again() {
         inspected.segments,
         ends,
         Vec::new(),
+        Bounds::of(&place.options),
         lock,
     ));
     let mark = WatermarkFile::open(dir, Watermark::default()).unwrap();

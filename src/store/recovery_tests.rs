@@ -504,3 +504,46 @@ fn interrupted_begins_and_drops_of_segments_are_finished() {
 
 #[path = "recovery_refusal_tests.rs"]
 mod refusals;
+
+#[test]
+fn bases_serve_a_restart_too_and_are_moved_aside_with_the_rest() {
+    let place = OnSled::new(|options| options.base_records = 100);
+    let mut opened = place.open();
+    for end in (50..=500).step_by(50) {
+        put(&mut *opened.store, end - 49..=end);
+        checkpoint(&*opened.reader, end, 2).unwrap();
+    }
+    drop(opened);
+    let dir = &place.options.dir;
+    for lsn in [450, 500] {
+        fs::write(checkpoint::path(dir, Lsn(lsn)), b"damaged").unwrap();
+    }
+    fs::write(checkpoint::path(dir, Lsn(200)), b"damaged").unwrap();
+    let mut opened = place.open();
+    assert_eq!(opened.checkpoint.as_ref().unwrap().lsn, Lsn(400));
+    assert_eq!(opened.notes.len(), 2, "{:?}", opened.notes);
+    let bases = |opened: &Opened| -> Vec<u64> {
+        opened
+            .reader
+            .bases()
+            .iter()
+            .map(|base| base.lsn.0)
+            .collect()
+    };
+    assert_eq!(bases(&opened), [100, 300, 400]);
+    put(&mut *opened.store, 501..=510);
+    checkpoint(&*opened.reader, 510, 2).unwrap();
+    assert_eq!(
+        checkpoint::list(dir).unwrap(),
+        [100, 300, 400, 510].map(Lsn)
+    );
+    drop(opened);
+    // What is left of log and checkpoints does not reach what was acknowledged.
+    lose_behind(&place, 20);
+    for lsn in [300, 400, 510] {
+        fs::remove_file(checkpoint::path(dir, Lsn(lsn))).unwrap();
+    }
+    let opened = try_open(&place, OnDamage::MoveAside).unwrap();
+    assert_eq!(bases(&opened), [0; 0]);
+    assert!(checkpoint::list(dir).unwrap().is_empty());
+}

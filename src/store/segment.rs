@@ -9,9 +9,9 @@ use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
 use sled::{IVec, Tree};
 
-use crate::store::StoreError;
 use crate::store::db::{damaged, guarded};
 use crate::store::v1::SegmentV1;
+use crate::store::{SegmentFacts, StoreError};
 use crate::types::{Lsn, Millis};
 
 /// Largest value in the database, bytes.
@@ -95,6 +95,20 @@ impl Segment {
             bytes: covered.bytes,
             earliest: covered.earliest.0,
             latest: covered.latest.0,
+        }
+    }
+
+    /// What readers are told of it.
+    pub(super) fn told(&self) -> SegmentFacts {
+        let covered = self.covered();
+        SegmentFacts {
+            first: self.first,
+            last: covered.last,
+            bytes: covered.bytes,
+            earliest: covered.earliest,
+            latest: covered.latest,
+            after: self.after,
+            base: self.base,
         }
     }
 

@@ -1,18 +1,17 @@
 //! What the writer and the readers of an open store share.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
+use crate::store::bases::{self, Bounds};
 use crate::store::db::Database;
 use crate::store::files::{self, DirLock};
 use crate::store::segment::{Segment, tree_name};
-use crate::store::{StoreError, checkpoint, record};
+use crate::store::{BaseFacts, Checkpoint, SegmentFacts, StoreError, checkpoint, record};
 use crate::types::Lsn;
-
-/// Checkpoints that are kept.
-const KEPT: usize = 2;
 
 /// Keys of the `meta` tree that are the store's own.
 pub(super) mod keys {
@@ -47,8 +46,9 @@ pub(super) struct Shared {
     pub(super) flushes: AtomicU64,
     /// The next LSN when the store was opened: the log begins there if there are no segments.
     opened_at: Lsn,
-    /// LSNs of the kept checkpoints, oldest first.
-    checkpoints: Mutex<Vec<Lsn>>,
+    /// The kept checkpoints, oldest first: bases, then the two that a restart needs.
+    checkpoints: Mutex<Vec<BaseFacts>>,
+    pub(super) bounds: Bounds,
     /// Held while a checkpoint is written.
     checkpointing: Mutex<()>,
     lock: Mutex<Option<DirLock>>,
@@ -60,7 +60,8 @@ impl Shared {
         database: Database,
         segments: Vec<Arc<Segment>>,
         (last, next): (Lsn, Lsn),
-        checkpoints: Vec<Lsn>,
+        checkpoints: Vec<BaseFacts>,
+        bounds: Bounds,
         lock: DirLock,
     ) -> Self {
         Self {
@@ -73,6 +74,7 @@ impl Shared {
             flushes: AtomicU64::new(0),
             opened_at: next,
             checkpoints: Mutex::new(checkpoints),
+            bounds,
             checkpointing: Mutex::new(()),
             lock: Mutex::new(Some(lock)),
         }
@@ -194,8 +196,13 @@ impl Shared {
         .map(|_| ())
     }
 
-    /// LSNs of the kept checkpoints, oldest first.
-    pub(super) fn checkpoints(&self) -> Vec<Lsn> {
+    /// What the segments cover, oldest first; uncommitted records too.
+    pub(super) fn facts(&self) -> Vec<SegmentFacts> {
+        self.segments().iter().map(|s| s.told()).collect()
+    }
+
+    /// The kept checkpoints, oldest first.
+    pub(super) fn checkpoints(&self) -> Vec<BaseFacts> {
         self.checkpoints
             .lock()
             .expect("holders of this lock only copy")
@@ -206,11 +213,56 @@ impl Shared {
     /// fewer than two, for then a damaged one leaves nothing to fall back to.
     pub(super) fn replay_floor(&self) -> Lsn {
         let kept = self.checkpoints();
-        if kept.len() < KEPT {
+        if kept.len() < bases::RESTART {
             Lsn::ZERO
         } else {
-            kept[kept.len() - KEPT].next()
+            kept[kept.len() - bases::RESTART].lsn.next()
         }
+    }
+
+    /// Loads a kept checkpoint.
+    pub(super) fn load_base(&self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
+        self.with(|_| Ok(()))?;
+        let gone = || StoreError::Trimmed {
+            asked: lsn,
+            first: self.first_lsn(),
+        };
+        if !self.checkpoints().iter().any(|kept| kept.lsn == lsn) {
+            return Err(gone());
+        }
+        match checkpoint::load(&self.dir, lsn) {
+            // It went meanwhile.
+            Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                Err(gone())
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// Puts a new checkpoint among the kept ones, lets those go that serve no moment of the log any
+    /// more, and removes their files.
+    pub(super) fn retain_checkpoints(&self, newest: Option<BaseFacts>) -> Result<(), StoreError> {
+        let log = self.facts();
+        let retained = {
+            let mut kept = self
+                .checkpoints
+                .lock()
+                .expect("holders of this lock only copy");
+            if let Some(newest) = newest {
+                kept.retain(|known| known.lsn != newest.lsn);
+                kept.push(newest);
+            }
+            *kept = bases::retained(&kept, &log, &self.bounds);
+            kept.clone()
+        };
+        let newest = retained.last().map(|newest| newest.lsn);
+        for old in checkpoint::list(&self.dir)? {
+            // A newer one is being written by somebody else right now.
+            if Some(old) <= newest && !retained.iter().any(|kept| kept.lsn == old) {
+                files::remove(&checkpoint::path(&self.dir, old))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn write_checkpoint(
@@ -233,10 +285,9 @@ impl Shared {
             .checkpointing
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut kept = self.checkpoints();
-        if let Some(&newest) = kept.last().filter(|newest| **newest > lsn) {
+        if let Some(newest) = self.checkpoints().last().filter(|newest| newest.lsn > lsn) {
             return Err(StoreError::OutOfOrder {
-                expected: newest,
+                expected: newest.lsn,
                 found: lsn,
             });
         }
@@ -247,20 +298,7 @@ impl Shared {
             self.with(|_| Ok(()))?;
         }
         checkpoint::write(&self.dir, source)?;
-        if kept.last() != Some(&lsn) {
-            kept.push(lsn);
-        }
-        let surplus = kept.len().saturating_sub(KEPT);
-        kept.drain(..surplus);
-        self.checkpoints
-            .lock()
-            .expect("holders of this lock only copy")
-            .clone_from(&kept);
-        for old in checkpoint::list(&self.dir)? {
-            if !kept.contains(&old) {
-                files::remove(&checkpoint::path(&self.dir, old))?;
-            }
-        }
+        self.retain_checkpoints(Some(checkpoint::facts(&self.dir, lsn)?))?;
         for evidence in files::list(&self.dir, checkpoint::is_evidence)? {
             files::remove(&evidence)?;
         }
@@ -297,14 +335,6 @@ impl Shared {
             std::mem::forget(lock);
         }
         closed
-    }
-
-    /// Live bytes of the log.
-    pub(super) fn log_bytes(&self) -> u64 {
-        self.segments()
-            .iter()
-            .map(|segment| segment.covered().bytes)
-            .sum()
     }
 }
 

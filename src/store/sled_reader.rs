@@ -9,7 +9,7 @@ use crate::store::intern::Interner;
 use crate::store::record::{self, DecodeError};
 use crate::store::segment::{self, Direction, PART_BYTES};
 use crate::store::shared::{Shared, keys};
-use crate::store::{CheckpointSource, LogReader, SegmentFacts, StoreError};
+use crate::store::{BaseFacts, Checkpoint, CheckpointSource, LogReader, SegmentFacts, StoreError};
 use crate::types::Lsn;
 
 /// [`LogReader`] on sled.
@@ -176,19 +176,21 @@ impl LogReader for SledReader {
 
     fn segments(&self) -> Vec<SegmentFacts> {
         let committed = self.shared.committed();
-        let facts = self.shared.segments().into_iter().map(|segment| {
-            let covered = segment.covered();
-            SegmentFacts {
-                first: segment.first,
-                last: covered.last.min(committed),
-                bytes: covered.bytes,
-                earliest: covered.earliest,
-                latest: covered.latest,
-            }
+        let facts = self.shared.facts().into_iter().map(|facts| SegmentFacts {
+            last: facts.last.min(committed),
+            ..facts
         });
         facts
             .filter(|segment| segment.last >= segment.first)
             .collect()
+    }
+
+    fn bases(&self) -> Vec<BaseFacts> {
+        self.shared.checkpoints()
+    }
+
+    fn load_base(&self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
+        self.shared.load_base(lsn)
     }
 
     fn write_checkpoint(&self, source: CheckpointSource<'_>) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::registry::change::Record;
+use crate::store::bases;
 use crate::store::db::{Database, guarded};
 use crate::store::segment::{self, Covered, Segment, tree_name};
 use crate::store::shared::Shared;
@@ -12,7 +13,7 @@ use crate::store::{Durability, LogStore, StoreError, StoreOptions, StoreStats, T
 use crate::types::{Lsn, Millis};
 
 /// Segments that one trim drops: each takes some 20 ms during which nothing commits.
-const DROPS_PER_TRIM: u64 = 4;
+const DROPS_PER_TRIM: usize = 4;
 
 /// [`LogStore`] on sled.
 #[derive(Debug)]
@@ -21,8 +22,6 @@ pub(super) struct SledStore {
     watermark: WatermarkFile,
     segment_bytes: u64,
     segment_age_ms: u64,
-    history_max_age_ms: u64,
-    history_max_bytes: u64,
     /// The next LSN to append.
     next: Lsn,
     /// The newest appended record.
@@ -46,8 +45,6 @@ impl SledStore {
             watermark,
             segment_bytes: options.segment_bytes,
             segment_age_ms: options.segment_age_ms,
-            history_max_age_ms: options.history_max_age_ms,
-            history_max_bytes: options.history_max_bytes,
             next,
             last,
             base,
@@ -167,21 +164,19 @@ impl LogStore for SledStore {
     fn trim(&mut self, floor: Lsn, now_wall: Millis) -> Result<Trimmed, StoreError> {
         self.write(|store| {
             let floor = floor.min(store.shared.replay_floor());
-            let mut trimmed = Trimmed::default();
-            let mut left = store.shared.log_bytes();
-            let mut segments = store.shared.segments();
-            segments.pop();
-            for segment in segments {
-                let covered = segment.covered();
-                let is_wanted = now_wall.since(covered.latest) > store.history_max_age_ms
-                    || left > store.history_max_bytes;
-                if covered.last >= floor || !is_wanted || trimmed.segments == DROPS_PER_TRIM {
-                    break;
-                }
-                store.shared.drop_segment(&segment)?;
-                left = left.saturating_sub(covered.bytes);
+            let (shared, mut trimmed) = (&store.shared, Trimmed::default());
+            let (log, kept) = (shared.facts(), shared.checkpoints());
+            let count = bases::droppable(&log, &kept, floor, now_wall, &shared.bounds);
+            for segment in shared.segments().iter().take(count.min(DROPS_PER_TRIM)) {
+                shared.drop_segment(segment)?;
                 trimmed.segments += 1;
-                trimmed.bytes = trimmed.bytes.saturating_add(covered.bytes);
+                trimmed.bytes = trimmed.bytes.saturating_add(segment.covered().bytes);
+            }
+            // What a file costs is no reason to stop the log; the next checkpoint tries again.
+            if trimmed.segments > 0
+                && let Err(error) = shared.retain_checkpoints(None)
+            {
+                tracing::warn!(%error, "cannot remove a checkpoint that is not needed: {error}");
             }
             trimmed.first_lsn = store.shared.first_lsn();
             Ok(trimmed)
@@ -209,7 +204,7 @@ impl LogStore for SledStore {
     }
 
     fn stats(&self) -> StoreStats {
-        let segments = self.shared.segments();
+        let (segments, kept) = (self.shared.facts(), self.shared.checkpoints());
         let (file_bytes, blob_files) = self
             .shared
             .with(|database| Ok((Database::file_bytes(database), database.blob_files())))
@@ -218,16 +213,13 @@ impl LogStore for SledStore {
             first_lsn: self.shared.first_lsn(),
             last_lsn: self.shared.committed(),
             segments: segments.len() as u64,
-            log_bytes: segments.iter().map(|segment| segment.covered().bytes).sum(),
+            log_bytes: segments.iter().map(|segment| segment.bytes).sum(),
             file_bytes,
             syncs: self.shared.syncs.load(Ordering::Relaxed),
             flushes: self.shared.flushes.load(Ordering::Relaxed),
-            checkpoint_lsn: self
-                .shared
-                .checkpoints()
-                .last()
-                .copied()
-                .unwrap_or_default(),
+            checkpoint_lsn: kept.last().map(|newest| newest.lsn).unwrap_or_default(),
+            bases: bases::bases_of(&kept).len() as u64,
+            base_bytes: bases::bases_of(&kept).iter().map(|base| base.bytes).sum(),
             blob_files,
         }
     }

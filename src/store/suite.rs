@@ -330,8 +330,14 @@ pub(super) fn trimming_drops_whole_old_segments_that_nobody_needs<P: Place>() {
     let trimmed = opened.store.trim(Lsn(2_001), Millis(11_150)).unwrap();
     assert_eq!(
         (trimmed.segments, trimmed.first_lsn),
-        (1, Lsn(101)),
-        "young history stays"
+        (0, Lsn(1)),
+        "what is young is told from what is old, until a checkpoint takes over"
+    );
+    let trimmed = opened.store.trim(Lsn(201), Millis(21_150)).unwrap();
+    assert_eq!(
+        (trimmed.segments, trimmed.first_lsn),
+        (2, Lsn(201)),
+        "at most twice as long; then what is young has nothing to be told from"
     );
     while opened.store.trim(Lsn(300), late).unwrap().segments > 0 {}
     assert!(
@@ -355,6 +361,53 @@ pub(super) fn trimming_drops_whole_old_segments_that_nobody_needs<P: Place>() {
         Err(StoreError::Trimmed { asked: Lsn(5), .. })
     ));
     assert_eq!(opened.store.stats().first_lsn, first);
+}
+
+fn bases_of(opened: &Opened) -> Vec<u64> {
+    let bases = opened.reader.bases();
+    bases.iter().map(|base| base.lsn.0).collect()
+}
+
+pub(super) fn older_checkpoints_are_kept_at_a_distance_and_survive_a_restart<P: Place>() {
+    let place = P::new(|options| {
+        options.base_records = 100;
+        options.history_max_age_ms = 10_000;
+    });
+    let mut opened = place.open();
+    for end in (50..=1_000).step_by(50) {
+        put(&mut *opened.store, end - 49..=end);
+        checkpoint(&*opened.reader, end, 3).unwrap();
+    }
+    let kept = [100, 200, 300, 400, 500, 600, 700, 800, 900, 950, 1_000];
+    assert_eq!(bases_of(&opened), kept);
+    assert_eq!(opened.store.stats().bases, 9);
+    let base = opened.reader.load_base(Lsn(300)).unwrap();
+    assert_eq!((base.lsn, base.leases.len()), (Lsn(300), 3));
+    assert!(matches!(
+        opened.reader.load_base(Lsn(350)),
+        Err(StoreError::Trimmed {
+            asked: Lsn(350),
+            ..
+        })
+    ));
+    opened.store.close(Millis(1)).unwrap();
+
+    let mut opened = place.open();
+    assert_eq!(bases_of(&opened), kept);
+    assert_eq!(opened.checkpoint.as_ref().unwrap().lsn, Lsn(1_000));
+    // What is older than the base at 300 is too old.
+    while opened
+        .store
+        .trim(Lsn(1_001), Millis(11_360))
+        .unwrap()
+        .segments
+        > 0
+    {}
+    let first = opened.reader.first_lsn();
+    assert!(first > Lsn(200) && first <= Lsn(301), "{first}");
+    assert_eq!(bases_of(&opened), kept[2..]);
+    opened.store.close(Millis(1)).unwrap();
+    assert_eq!(bases_of(&place.open()), kept[2..]);
 }
 
 pub(super) fn trimming_by_bytes_keeps_the_newest<P: Place>() {
@@ -508,6 +561,7 @@ macro_rules! store_suite {
             a_checkpoint_comes_back_with_everything,
             a_checkpoint_is_neither_ahead_of_the_log_nor_behind_another,
             trimming_drops_whole_old_segments_that_nobody_needs,
+            older_checkpoints_are_kept_at_a_distance_and_survive_a_restart,
             trimming_by_bytes_keeps_the_newest,
             a_trimmed_store_opens_and_never_gives_an_lsn_twice,
             a_segment_is_closed_by_age_too,

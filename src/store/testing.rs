@@ -14,8 +14,8 @@ use crate::registry::status::Status;
 use crate::store::intern::Interner;
 use crate::store::record::{decode, encode};
 use crate::store::{
-    CheckpointSource, Durability, LogReader, LogStore, Opened, SegmentFacts, StoreError,
-    StoreOptions, StoreStats, Trimmed,
+    BaseFacts, Checkpoint, CheckpointSource, Durability, LogReader, LogStore, Opened, SegmentFacts,
+    StoreError, StoreOptions, StoreStats, Trimmed,
 };
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
@@ -302,6 +302,14 @@ impl LogReader for CountingReader {
 
     fn segments(&self) -> Vec<SegmentFacts> {
         self.inner.segments()
+    }
+
+    fn bases(&self) -> Vec<BaseFacts> {
+        self.inner.bases()
+    }
+
+    fn load_base(&self, lsn: Lsn) -> Result<Checkpoint, StoreError> {
+        self.inner.load_base(lsn)
     }
 
     fn write_checkpoint(&self, source: CheckpointSource<'_>) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use crate::types::{Lsn, Millis};
 const MAGIC: [u8; 8] = *b"EURKINDX";
 const VERSION: u32 = 1;
 /// Magic, version, facts of the segment, number of entries and of the sieve's words.
-const HEAD_LEN: usize = 8 + 4 + 5 * 8 + 4 + 4;
+const HEAD_LEN: usize = 8 + 4 + 7 * 8 + 4 + 4;
 /// Bytes of a block; its last four are a CRC-32.
 const BLOCK: usize = 4096;
 /// Bytes of an entry: the key and the distance from the segment's first record.
@@ -151,6 +151,8 @@ impl Table {
             bytes: fields.u64(),
             earliest: Millis(fields.u64()),
             latest: Millis(fields.u64()),
+            after: Lsn(fields.u64()),
+            base: Lsn(fields.u64()),
         };
         let (entries, words) = (fields.u32() as usize, fields.u32() as usize);
         let blocks = entries.div_ceil(PER_BLOCK);
@@ -243,13 +245,15 @@ impl Table {
 }
 
 /// The facts as they are written.
-fn numbers(facts: &SegmentFacts) -> [u64; 5] {
+fn numbers(facts: &SegmentFacts) -> [u64; 7] {
     [
         facts.first.0,
         facts.last.0,
         facts.bytes,
         facts.earliest.0,
         facts.latest.0,
+        facts.after.0,
+        facts.base.0,
     ]
 }
 

@@ -7,6 +7,7 @@ mod lines;
 mod node;
 mod openapi;
 mod problem;
+pub(super) mod travel;
 mod watch;
 
 use std::borrow::Cow;
@@ -70,8 +71,8 @@ impl Api {
         }
         let answered: Answered = match own {
             Own::History { app, id } => self.history(app.as_deref(), id.as_deref(), head).await,
-            Own::Registry => Err(Problem::not_found()),
-            Own::RegistryDiff => Err(Problem::not_found()),
+            Own::Registry => self.registry_at(head).await,
+            Own::RegistryDiff => self.registry_diff(head).await,
             Own::Watch => self.watch(head),
             Own::Changes => self.changes(head).await,
             Own::Explain { .. } => Err(Problem::not_found()),

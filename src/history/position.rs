@@ -1,0 +1,127 @@
+//! From a moment to a position of the log.
+//!
+//! The position of a moment T is that of the last record written at or before T: the largest LSN
+//! whose record says T or earlier. Where the clock was stepped back, records further on say earlier
+//! times than those before them; the later position counts, for what was written later is what held
+//! then. So a moment that the clock passed twice is the second one, and one that it leapt over is
+//! the moment before the leap.
+
+use super::travel::{TravelError, oldest};
+use crate::store::{LogReader, SegmentFacts, StoreError};
+use crate::types::{Lsn, Millis};
+
+/// Records read at a time.
+const CHUNK_RECORDS: usize = 1024;
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// A moment and its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    pub lsn: Lsn,
+    /// The time that was asked for; for a position, that of its record.
+    pub at: Millis,
+    /// LSNs that may have held changes before that moment and that are lost.
+    pub lost: Option<(Lsn, Lsn)>,
+}
+
+/// The position of a time, which must not lie in the future.
+///
+/// # Errors
+/// [`TravelError::TooOld`] for a time before everything that is kept; the log cannot be read.
+pub fn by_time(reader: &dyn LogReader, at: Millis) -> Result<Moment, TravelError> {
+    let segments = reader.segments();
+    let record = last_record(reader, &segments, at)?;
+    // A checkpoint behind which LSNs were skipped tells more than the record before it; one in front
+    // of the first record tells what the records go on from.
+    let after = record.unwrap_or_default();
+    let is_end = |segment: &SegmentFacts| segment.last == after;
+    let next = segments.iter().find(|segment| segment.first > after);
+    let base = reader
+        .bases()
+        .into_iter()
+        .rev()
+        .filter(|_| record.is_none() || segments.iter().any(is_end))
+        .find(|base| {
+            base.lsn > after
+                && base.at <= at
+                && next.is_none_or(|next| base.lsn >= next.after && base.lsn < next.first)
+        });
+    if let Some(base) = base {
+        return Ok(Moment {
+            lsn: base.lsn,
+            at,
+            lost: None,
+        });
+    }
+    let Some(lsn) = record else {
+        return Err(TravelError::TooOld(oldest(reader)?));
+    };
+    let lost = next
+        .filter(|next| next.after == lsn && next.has_hole_before())
+        .map(|next| (lsn.next(), Lsn(next.first.0 - 1)));
+    Ok(Moment { lsn, at, lost })
+}
+
+/// The moment of a position: when its record was written. Where LSNs were skipped it is the record
+/// before.
+///
+/// # Errors
+/// [`TravelError::Future`] if there is no such position yet, [`TravelError::TooOld`] if it is not
+/// kept any more; the log cannot be read.
+pub fn by_lsn(reader: &dyn LogReader, lsn: Lsn) -> Result<Moment, TravelError> {
+    let base = reader.bases().into_iter().rev().find(|b| b.lsn <= lsn);
+    let exact = base.filter(|base| base.lsn == lsn);
+    let newest = reader.last_lsn().max(base.map_or(Lsn::ZERO, |b| b.lsn));
+    if lsn > newest {
+        return Err(TravelError::Future { newest });
+    }
+    let segments = reader.segments();
+    let before = segments.iter().rev().find(|segment| segment.first <= lsn);
+    let record = match before {
+        Some(segment) => {
+            let wanted = lsn.min(segment.last);
+            reader.read_back(wanted, 1, 1)?.first().cloned()
+        }
+        None => None,
+    };
+    let (lsn, at, lost) = match (record, exact) {
+        (Some(record), _) if record.lsn == lsn => (lsn, record.at, None),
+        (_, Some(base)) => (lsn, base.at, None),
+        (Some(record), None) => (record.lsn, record.at, Some((record.lsn.next(), lsn))),
+        (None, None) => match segments.first() {
+            // Nothing had happened yet.
+            Some(front) if front.begins_empty() && lsn.next() == front.first => {
+                (lsn, front.earliest, None)
+            }
+            _ => return Err(TravelError::TooOld(oldest(reader)?)),
+        },
+    };
+    Ok(Moment { lsn, at, lost })
+}
+
+/// The largest LSN whose record was written at `at` or before.
+///
+/// Segments say which times they hold, and only the one that decides is read: from its end, since
+/// where the clock was stepped back bisection would find any of several places.
+fn last_record(
+    reader: &dyn LogReader,
+    segments: &[SegmentFacts],
+    at: Millis,
+) -> Result<Option<Lsn>, StoreError> {
+    for segment in segments.iter().rev().filter(|s| s.earliest <= at) {
+        if segment.latest <= at {
+            return Ok(Some(segment.last));
+        }
+        let mut upto = segment.last;
+        while upto >= segment.first {
+            let records = reader.read_back(upto, CHUNK_RECORDS, CHUNK_BYTES)?;
+            let inside = records.iter().take_while(|r| r.lsn >= segment.first);
+            if let Some(found) = inside.clone().find(|record| record.at <= at) {
+                return Ok(Some(found.lsn));
+            }
+            let Some(last) = inside.last() else { break };
+            upto = Lsn(last.lsn.0.saturating_sub(1));
+        }
+    }
+    Ok(None)
+}
