@@ -40,8 +40,8 @@ pub async fn follow(log: Arc<ChangeLog>, index: Arc<Index>, stop: CancellationTo
                 Duration::ZERO
             }
             Ok(false) => {
-                if made > 2 {
-                    info!(pieces = made, "indexed {made} pieces of the history");
+                if made > 1 {
+                    info!(segments = made, "indexed {made} segments of the history");
                 }
                 (made, told) = (0, None);
                 PAUSE

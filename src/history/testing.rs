@@ -11,7 +11,7 @@ use crate::registry::rules::Rules;
 use crate::registry::status::Status;
 use crate::registry::tests::Scene;
 use crate::store::testing::{instance, options};
-use crate::store::{Durability, LogReader, MemDisk, Opened, StoreOptions};
+use crate::store::{CheckpointSource, Durability, LogReader, MemDisk, Opened, StoreOptions};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// A generator with a fixed sequence per seed; a failure says the seed.
@@ -182,13 +182,11 @@ impl Rig {
         self.opened.store.commit(Durability::Flush).unwrap();
     }
 
-    /// Drops the oldest segments of the log.
-    pub(super) fn trim(&mut self, segments: usize) {
-        // Only what lies before the older of two checkpoints may go.
+    /// Writes two checkpoints: only what lies before the older one may be dropped.
+    pub(super) fn checkpoint(&self) {
         for back in [1, 0] {
-            let lsn = Lsn(self.reader().last_lsn().0 - back);
-            let source = crate::store::CheckpointSource {
-                lsn,
+            let source = CheckpointSource {
+                lsn: Lsn(self.reader().last_lsn().0 - back),
                 at: Millis(1),
                 expected_clients: 0,
                 leases: &mut std::iter::empty(),
@@ -196,6 +194,11 @@ impl Rig {
             };
             self.reader().write_checkpoint(source).unwrap();
         }
+    }
+
+    /// Drops the oldest segments of the log.
+    pub(super) fn trim(&mut self, segments: usize) {
+        self.checkpoint();
         let floor = self.reader().segments()[segments].first;
         self.opened.store.trim(floor, Millis(u64::MAX)).unwrap();
         assert_eq!(self.reader().first_lsn(), floor);

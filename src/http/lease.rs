@@ -326,15 +326,31 @@ impl Api {
         origin: Origin,
     ) -> Result<Reply, Answer> {
         let is_replication = request::is_replication(head.headers);
+        let mut actor = request::actor(head.headers, head.address);
+        if actor.reason.is_none() && takes_reason(&command) {
+            actor.reason = request::reason(head.query);
+        }
         let request = Request {
             commands: vec![command],
             origin: request::origin(head.headers, is_replication, head.address, origin),
-            actor: request::actor(head.headers, head.address),
+            actor,
         };
         match self.log.submit(request).await {
             Ok(replies) => Ok(replies.into_iter().next().unwrap_or(Reply::Done)),
             Err(why) => Err(answer::unavailable(&why)),
         }
+    }
+}
+
+/// Whether `?reason=` is a reason: with metadata each parameter is an entry, and registrations and
+/// renewals are a client's own.
+fn takes_reason(command: &Command) -> bool {
+    match command {
+        Command::Cancel { .. } | Command::SetStatus { .. } | Command::DeleteOverride { .. } => true,
+        Command::Register(_)
+        | Command::Renew { .. }
+        | Command::UpdateMetadata { .. }
+        | Command::Evict(_) => false,
     }
 }
 

@@ -87,8 +87,20 @@ pub(super) fn actor(headers: &HeaderMap, address: IpAddr) -> Actor {
         principal: None,
         address: Some(address.to_string().into()),
         user_agent: text(headers, &USER_AGENT).map(cut),
-        reason: text(headers, &X_REASON).map(cut),
+        reason: headers
+            .get(&X_REASON)
+            .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
+            .map(str::trim)
+            .filter(|reason| !reason.is_empty())
+            .map(cut),
     }
+}
+
+/// The reason that the query gives (`?reason=`), for requests whose parameters do not mean anything
+/// else.
+pub(super) fn reason(query: Option<&str>) -> Option<Arc<str>> {
+    let reason = parameter(query, "reason")?;
+    Some(cut(reason.trim())).filter(|reason| !reason.is_empty())
 }
 
 /// A header's text, not longer than a record keeps.
@@ -233,6 +245,26 @@ mod tests {
             parameters(Some("e=&f&e=2")),
             vec![("e".into(), "".into()), ("f".into(), "".into())]
         );
+    }
+
+    #[test]
+    fn a_reason_is_text_and_not_nothing() {
+        let reason_of = |value: &[u8]| {
+            let mut headers = HeaderMap::new();
+            let value = hyper::header::HeaderValue::from_bytes(value).unwrap();
+            headers.insert(X_REASON.clone(), value);
+            actor(&headers, IpAddr::from([10, 0, 0, 1])).reason
+        };
+        assert_eq!(reason_of(b" deploy 4711 ").as_deref(), Some("deploy 4711"));
+        assert_eq!(
+            reason_of("überlastet".as_bytes()).as_deref(),
+            Some("überlastet")
+        );
+        assert_eq!(reason_of(b"\xff"), None);
+        assert_eq!(reason_of(b"  "), None);
+        assert_eq!(reason(Some("value=UP&reason=a+b")).as_deref(), Some("a b"));
+        assert_eq!(reason(Some("reason=&value=UP")), None);
+        assert_eq!(reason(None), None);
     }
 
     #[test]

@@ -167,24 +167,27 @@ impl Index {
         }
     }
 
-    /// Indexes one piece of what the index does not have yet, the newest first. False: it has
-    /// everything that was committed when it was asked.
+    /// Indexes one piece of what the index does not have yet: the newest closed segment, or else what
+    /// has been added to the growing one. False: it has everything that was committed when it was
+    /// asked.
     ///
     /// # Errors
     /// The log or the tables cannot be read or written.
     pub fn catch_up(&self, reader: &dyn LogReader) -> Result<bool, StoreError> {
         self.tidy(reader);
-        for segment in reader.segments().iter().rev() {
-            if self.has(segment) {
-                continue;
-            }
-            let mut budget = Budget::new(usize::MAX);
-            return match self.provide(reader, segment, &mut budget) {
-                Ok(()) | Err(Stop::Trimmed | Stop::Spent) => Ok(true),
-                Err(Stop::Store(error)) => Err(error),
-            };
+        let segments = reader.segments();
+        let Some((growing, closed)) = segments.split_last() else {
+            return Ok(false);
+        };
+        let missing = closed.iter().rev().find(|segment| !self.has(segment));
+        if missing.is_none() && self.has(growing) {
+            return Ok(false);
         }
-        Ok(false)
+        let mut budget = Budget::new(usize::MAX);
+        match self.provide(reader, missing.unwrap_or(growing), &mut budget) {
+            Ok(()) | Err(Stop::Trimmed | Stop::Spent) => Ok(missing.is_some()),
+            Err(Stop::Store(error)) => Err(error),
+        }
     }
 
     pub(super) fn instance_key(&self, app: &AppName, id: &InstanceId) -> Key {

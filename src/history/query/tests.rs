@@ -179,6 +179,52 @@ fn what_is_no_longer_kept_is_said() {
     assert_eq!(cut.note(&filter(Some(oldest.plus(1)))), None);
 }
 
+/// Both bounds of the history hold, and what is left says where it begins.
+#[test]
+fn history_is_kept_by_age_and_by_bytes() {
+    const AGE_MS: u64 = 1_000_000;
+    const BYTES: u64 = 200_000;
+    for (max_age_ms, max_bytes) in [(AGE_MS, u64::MAX), (u64::MAX, BYTES)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut options = options(dir.path().join("data"));
+        options.history_max_age_ms = max_age_ms;
+        options.history_max_bytes = max_bytes;
+        let opened = crate::store::open(&options, Millis(1), &mut |_| {}).unwrap();
+        let mut rig = Rig::on(opened, 62, 900);
+        let index = Arc::new(Index::in_data_dir(&options.dir));
+        while index.catch_up(&*rig.reader()).unwrap() {}
+        let before = rig.reader().segments();
+        let now = rig.source.log.iter().map(|record| record.at).max().unwrap();
+        rig.checkpoint();
+        while rig.opened.store.trim(Lsn(u64::MAX), now).unwrap().segments > 0 {}
+
+        let left = rig.reader().segments();
+        assert!(
+            left.len() < before.len() && left.len() > 1,
+            "{}",
+            left.len()
+        );
+        let bytes: u64 = left.iter().map(|segment| segment.bytes).sum();
+        assert!(bytes <= max_bytes, "{bytes} bytes are kept");
+        assert!(now.since(left[0].latest) <= max_age_ms, "too old");
+        // No more is dropped than has to be.
+        let last_dropped = before[before.len() - left.len() - 1];
+        let is_due =
+            now.since(last_dropped.latest) > max_age_ms || bytes + last_dropped.bytes > max_bytes;
+        assert!(is_due, "dropped too early");
+
+        let horizon = Horizon::of(&*rig.reader()).unwrap();
+        assert_eq!(horizon.oldest_lsn, left[0].first);
+        assert_eq!(horizon.oldest, Some(rig.kept()[0].at));
+        assert!(horizon.note(&Filter::default()).is_some());
+        while index.catch_up(&*rig.reader()).unwrap() {}
+        assert_eq!(index.stats().segments, left.len() - 1);
+        let asked = Question::default();
+        let found = walked(&rig.reader(), &index, &asked, (50, 500), true);
+        assert_eq!(found, naive(rig.kept(), &asked));
+    }
+}
+
 #[test]
 fn a_hole_in_the_log_is_said_where_it_matters() {
     let disk = MemDisk::new(options("mem"));

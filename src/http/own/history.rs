@@ -3,7 +3,7 @@
 
 use std::io;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -22,7 +22,7 @@ use crate::http::answer;
 use crate::http::request;
 use crate::http::{Api, Head, Remembered};
 use crate::registry::change::Record;
-use crate::store::StoreError;
+use crate::store::{LogReader, StoreError};
 use crate::types::{AppName, InstanceId, Lsn};
 
 /// Pages that are read at once; more wait for [`WAIT`] and are then refused.
@@ -55,6 +55,9 @@ pub(in crate::http) struct Past {
     pub(super) node_id: String,
     pages: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    /// Held while the horizon is looked for; the last one that was found.
+    horizon: Semaphore,
+    found: Mutex<Option<Horizon>>,
 }
 
 impl Past {
@@ -65,10 +68,39 @@ impl Past {
             node_id,
             pages: Arc::new(Semaphore::new(PAGES)),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            horizon: Semaphore::new(1),
+            found: Mutex::default(),
         }
     }
 
-    /// A place for a job that reads the log.
+    /// How far back the log goes; reads it only when it has been trimmed. `None` while the store is
+    /// closed.
+    pub(super) async fn horizon(
+        &self,
+        reader: Arc<dyn LogReader>,
+    ) -> Result<Option<Horizon>, Problem> {
+        let _one_at_a_time = self.horizon.acquire().await;
+        let known = self
+            .found
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(known) = known
+            && known.oldest.is_some()
+            && known.oldest_lsn == reader.first_lsn()
+        {
+            return Ok(Some(known));
+        }
+        let job = move || match Horizon::of(&*reader) {
+            Err(StoreError::Closed) => Ok(None),
+            horizon => horizon.map(Some),
+        };
+        let horizon = blocking(job).await?;
+        (*self.found.lock().unwrap_or_else(PoisonError::into_inner)).clone_from(&horizon);
+        Ok(horizon)
+    }
+
+    /// A place for a job that reads much of the log.
     pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
         place(&self.pages).await
     }

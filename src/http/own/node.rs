@@ -2,19 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::history::blocking;
 use super::{Answered, json};
 use crate::changelog::StoreHealth;
-use crate::history::Horizon;
 use crate::history::times;
 use crate::http::Api;
 use crate::http::pages::{peer_facts, store_facts, store_words};
 use crate::registry::self_preservation;
-use crate::store::StoreError;
+use crate::replication::state::PeerState;
+use crate::types::Millis;
 
 impl Api {
     pub(super) async fn node(&self) -> Answered {
-        let horizon = self.horizon().await?;
+        let horizon = self.past.horizon(self.log.reader()).await?;
         let state = self.log.snapshot();
         let stats = self.log.stats();
         let health = self.log.health().borrow().clone();
@@ -54,21 +53,6 @@ impl Api {
         json(&document)
     }
 
-    /// How far back the log goes; `None` while the store is closed.
-    async fn horizon(&self) -> Result<Option<Horizon>, super::problem::Problem> {
-        let place = self.past.place().await?;
-        let reader = self.log.reader();
-        blocking(move || {
-            let _place = place;
-            match Horizon::of(&*reader) {
-                Ok(horizon) => Ok(Some(horizon)),
-                Err(StoreError::Closed) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
-        .await
-    }
-
     fn self_preservation(&self) -> Value {
         let state = self.log.published();
         let (meter, settings) = (self.log.meter(), self.log.protection());
@@ -85,9 +69,11 @@ impl Api {
 
     fn peer_list(&self) -> Vec<Value> {
         let peers = self.peers.all();
-        let tell = |(url, peer)| {
+        let tell = |(url, peer): (String, PeerState)| {
             let mut facts = peer_facts(&peer);
             facts["peer"] = json!(url);
+            let last = Some(peer.last_success).filter(|at| *at != Millis::ZERO);
+            facts["last_success"] = json!(last.map(times::format));
             facts
         };
         peers.into_iter().map(tell).collect()
