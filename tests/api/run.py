@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the description of the HTTP interface (/openapi.json) against the server that it describes.
 
-usage: run.py [--prepare] [--server COMMAND] [--examples N] [NAME ...] [-- ARGUMENT ...]
+usage: run.py [--prepare] [--server COMMAND] [--document FILE] [--examples N] [NAME ...] [-- ARGUMENT ...]
 
   validator   openapi-spec-validator finds nothing in the document
   examples    the examples of the document, against a filled registry
@@ -14,6 +14,7 @@ as it is there, or is a server's error. What is downloaded goes to target/api, l
 
   --prepare         install, run nothing
   --server COMMAND  in place of target/release/eurekad; `--data-dir DIR --server.port=N` is appended
+  --document FILE   in place of what the server serves, while it is being written
   --examples N      generated requests per operation (40)
   -- ARGUMENT       for schemathesis, such as --include-path=/history
 
@@ -40,7 +41,7 @@ PREPARE_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 300
 PHASES = ["examples", "coverage", "fuzzing", "stateful"]
 NAMES = ["validator", *PHASES]
-# What the registry has been through before it is asked; the names are those of schemathesis.toml.
+SERVER_ARGS = ["--management.endpoints.web.exposure.include=health,info,prometheus"]
 JSON = {"Content-Type": "application/json"}
 
 
@@ -112,7 +113,8 @@ def validate(base, log):
 
 
 def ask(phase, server, o, log):
-    argv = [tool("schemathesis"), "--config-file", HERE / "schemathesis.toml", "run", server.root + "/openapi.json",
+    document = [o.document.resolve(), "--url", server.root] if o.document else [server.root + "/openapi.json"]
+    argv = [tool("schemathesis"), "--config-file", HERE / "schemathesis.toml", "run", *document,
             f"--phases={phase}", f"--seed={SEED}", f"--max-examples={o.examples}", "--workers=1", "--continue-on-failure", *o.more]
     env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "NO_COLOR": "1", "COLUMNS": "140"}
     folder = build_dir() / "run"  # where it keeps what it has found
@@ -129,7 +131,7 @@ def run(name, o):
     server_log.unlink(missing_ok=True)
     started = time.monotonic()
     try:
-        with harness.Server(o.server, server_log) as server:
+        with harness.Server(o.server, server_log, SERVER_ARGS) as server:
             if name in ("examples", "coverage", "fuzzing"):
                 fill(server.base)
             wrong = validate(server.base, log) if name == "validator" else ask(name, server, o, log)
@@ -150,6 +152,7 @@ def main():
     p.add_argument("names", nargs="*", metavar="NAME")
     p.add_argument("--prepare", action="store_true")
     p.add_argument("--server")
+    p.add_argument("--document", type=pathlib.Path)
     p.add_argument("--examples", type=int, default=40)
     ours, _, more = " ".join(map(shlex.quote, sys.argv[1:])).partition(" -- ")
     o = p.parse_args(shlex.split(ours))

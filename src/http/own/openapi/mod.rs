@@ -22,7 +22,7 @@ use crate::http::path::PathRules;
 use crate::http::{Api, Head, answer};
 
 /// The description, by subject.
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     include_str!("info.json"),
     include_str!("registry.json"),
     include_str!("history.json"),
@@ -31,6 +31,7 @@ const PARTS: [&str; 11] = [
     include_str!("node.json"),
     include_str!("parts.json"),
     include_str!("own-parts.json"),
+    include_str!("own-schemas.json"),
     include_str!("instance.json"),
     include_str!("xml.json"),
     include_str!("examples.json"),
