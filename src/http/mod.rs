@@ -192,11 +192,14 @@ impl Api {
     ) -> Answer {
         let (parts, body) = request.into_parts();
         let Ok(route) = path::parse(parts.uri.path(), &self.paths) else {
-            return answer::empty(StatusCode::BAD_REQUEST);
+            let why = "the path is none: a broken escape, or characters that a path must not have";
+            return bad_request(path::is_own(parts.uri.path(), &self.paths), why);
         };
         *asked = Asked::of(&route);
         if request::head_bytes(&parts) > self.config.server.max_header_bytes {
-            return answer::empty(StatusCode::BAD_REQUEST);
+            let why =
+                "the path and the headers are longer than server.max-http-request-header-size";
+            return bad_request(matches!(route, Route::Own(_)), why);
         }
         let head = Head {
             method: &parts.method,
@@ -317,5 +320,14 @@ impl Api {
     /// Who tells the past, to let go of what it remembers from time to time.
     pub fn traveller(&self) -> Arc<Traveller> {
         self.travels.traveller()
+    }
+}
+
+/// 400 to what is no request: with the reason where a body may be read as what it is.
+fn bad_request(is_own: bool, why: &str) -> Answer {
+    if is_own {
+        own::Problem::bad_request(why).into_answer()
+    } else {
+        answer::empty(StatusCode::BAD_REQUEST)
     }
 }

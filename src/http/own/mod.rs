@@ -19,7 +19,7 @@ use super::answer::{self, Answer};
 use super::path::Own;
 use super::{Api, Head};
 pub(super) use history::Past;
-use problem::Problem;
+pub(super) use problem::Problem;
 
 /// What a handler of our own gives.
 pub(super) type Answered = Result<Answer, Problem>;
