@@ -1,4 +1,5 @@
 """What requests to a registry have in common that no schema can say. Loaded by schemathesis."""
+import re
 import urllib.parse
 import xml.etree.ElementTree as ET
 import zlib
@@ -35,13 +36,22 @@ def content_of(answer, case):
 
 
 def name_the_same_application(case):
-    """A registration names its application twice, in the path and in the body."""
+    """A registration names its application twice, in the path and in the body; and XML cannot carry every character."""
     if case.operation.definition.raw.get("operationId") != "registerInstance" or not isinstance(case.body, dict):
         return
-    instance = case.body if "xml" in (case.media_type or "") else case.body.get("instance")
+    is_xml = "xml" in (case.media_type or "")
+    instance = case.body if is_xml else case.body.get("instance")
     named = (case.path_parameters or {}).get("app")
-    if isinstance(instance, dict) and isinstance(instance.get("app"), str) and instance["app"] and isinstance(named, str):
-        instance["app"] = urllib.parse.unquote(named)
+    if not isinstance(instance, dict) or not isinstance(named, str):
+        return
+    name = urllib.parse.unquote(named)
+    if is_xml and not re.fullmatch(r"[!-~ ]*[!-~]", name):
+        case.path_parameters["app"] = name = "BILLING"
+    if isinstance(instance.get("app"), str) and instance["app"]:
+        instance["app"] = name
+    for field in ("hostName", "ipAddr", "instanceId") if is_xml else ():
+        if isinstance(instance.get(field), str) and instance[field] and not re.search(r"[!-~]", instance[field]):
+            instance[field] = "h1"
 
 
 @schemathesis.deserializer("application/xml")

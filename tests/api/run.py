@@ -15,7 +15,7 @@ as it is there, or is a server's error. What is downloaded goes to target/api, l
   --prepare         install, run nothing
   --server COMMAND  in place of target/release/eurekad; `--data-dir DIR --server.port=N` is appended
   --document FILE   in place of what the server serves, while it is being written
-  --examples N      generated requests per operation (40)
+  --examples N      generated requests per operation, and sequences (20)
   -- ARGUMENT       for schemathesis, such as --include-path=/history
 
 One line 'PASS api NAME' or 'FAIL api NAME' each, and 'N passed, N failed' at the end.
@@ -153,7 +153,7 @@ def main():
     p.add_argument("--prepare", action="store_true")
     p.add_argument("--server")
     p.add_argument("--document", type=pathlib.Path)
-    p.add_argument("--examples", type=int, default=40)
+    p.add_argument("--examples", type=int, default=20)
     ours, _, more = " ".join(map(shlex.quote, sys.argv[1:])).partition(" -- ")
     o = p.parse_args(shlex.split(ours))
     o.more = shlex.split(more)
