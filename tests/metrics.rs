@@ -6,6 +6,7 @@
     reason = "tests read the environment and wait on the system's clock"
 )]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::float_cmp, reason = "figures are whole numbers, and few")]
 
 mod support;
 
@@ -151,13 +152,12 @@ fn labels(text: &str) -> Labels {
         };
         let before = labels.insert(name.to_owned(), value);
         assert_eq!(before, None, "{name} is there twice in {text}");
-        match after[end + 1..].strip_prefix(',') {
-            Some(more) => rest = more,
-            None => {
-                assert_eq!(&after[end + 1..], "", "{text}");
-                return labels;
-            }
-        }
+        let after = &after[end + 1..];
+        let Some(more) = after.strip_prefix(',') else {
+            assert_eq!(after, "", "{text}");
+            return labels;
+        };
+        rest = more;
     }
 }
 
