@@ -173,7 +173,7 @@ Server:
   server.address                                    [0.0.0.0]
   server.servlet.context-path                       path before everything [none]
   eurekad.max-connections                           [8192]
-  eurekad.max-watchers                              [three quarters of max-connections, at most 10000]
+  eurekad.max-watchers                              streams and long polls at a time [6144]
   eurekad.shutdown-grace                            for requests in flight at the end [20s]
 
 Durability:
