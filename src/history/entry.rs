@@ -317,7 +317,7 @@ fn instances(differ: &mut Differences, before: &Instance, after: &Instance) {
         ("port", before.port, after.port),
         ("securePort", before.secure_port, after.secure_port),
     ] {
-        differ.compare(field, &before, &after, port);
+        differ.compare(field, &before, &after, |is| port(*is));
     }
     differ.compare("countryId", &before.country_id, &after.country_id, number);
     differ.compare(
@@ -374,7 +374,7 @@ fn instances(differ: &mut Differences, before: &Instance, after: &Instance) {
     );
 }
 
-fn port(port: &Port) -> Value {
+fn port(port: Port) -> Value {
     json!({ "number": port.number, "enabled": port.enabled })
 }
 

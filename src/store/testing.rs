@@ -244,11 +244,12 @@ impl LogStore for FaultStore {
     }
 }
 
-/// A reader that counts the records that it gives.
+/// A reader that counts the records that it gives, and may be damaged.
 #[derive(Debug)]
 pub struct CountingReader {
     inner: Arc<dyn LogReader>,
     records: AtomicU64,
+    damaged: Option<Lsn>,
 }
 
 impl CountingReader {
@@ -256,6 +257,16 @@ impl CountingReader {
         Self {
             inner,
             records: AtomicU64::new(0),
+            damaged: None,
+        }
+    }
+
+    /// The record at `lsn` cannot be read.
+    #[must_use]
+    pub fn with_damage(self, lsn: Lsn) -> Self {
+        Self {
+            damaged: Some(lsn),
+            ..self
         }
     }
 
@@ -264,10 +275,17 @@ impl CountingReader {
         self.records.swap(0, Ordering::Relaxed)
     }
 
-    fn counted(&self, records: Vec<Arc<Record>>) -> Vec<Arc<Record>> {
+    fn counted(&self, records: Vec<Arc<Record>>) -> Result<Vec<Arc<Record>>, StoreError> {
+        if let Some(record) = records.iter().find(|r| Some(r.lsn) == self.damaged) {
+            return Err(StoreError::Damaged {
+                place: format!("lsn {}", record.lsn),
+                cause: "a test".into(),
+                way_out: "none".into(),
+            });
+        }
         self.records
             .fetch_add(records.len() as u64, Ordering::Relaxed);
-        records
+        Ok(records)
     }
 }
 
@@ -287,7 +305,7 @@ impl LogReader for CountingReader {
         max_bytes: usize,
     ) -> Result<Vec<Arc<Record>>, StoreError> {
         let records = self.inner.read(from, max_records, max_bytes)?;
-        Ok(self.counted(records))
+        self.counted(records)
     }
 
     fn read_back(
@@ -297,7 +315,7 @@ impl LogReader for CountingReader {
         max_bytes: usize,
     ) -> Result<Vec<Arc<Record>>, StoreError> {
         let records = self.inner.read_back(upto, max_records, max_bytes)?;
-        Ok(self.counted(records))
+        self.counted(records)
     }
 
     fn segments(&self) -> Vec<SegmentFacts> {

@@ -61,6 +61,8 @@ struct State {
     /// By the first LSN of the segment.
     closed: BTreeMap<Lsn, Arc<Table>>,
     growing: Option<Growing>,
+    /// Closed segments that are damaged: nothing is looked up in them.
+    damaged: BTreeMap<Lsn, String>,
     /// The beginning of the log when leftovers were looked for last.
     tidied: Option<Lsn>,
     has_warned: bool,
@@ -122,6 +124,8 @@ pub(super) enum Stop {
     Spent,
     /// The segment is no longer there.
     Trimmed,
+    /// The segment is there and cannot be read.
+    Damaged(StoreError),
     Store(StoreError),
 }
 
@@ -129,6 +133,7 @@ impl From<StoreError> for Stop {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Trimmed { .. } => Self::Trimmed,
+            StoreError::Damaged { .. } => Self::Damaged(error),
             other => Self::Store(other),
         }
     }
@@ -179,14 +184,18 @@ impl Index {
         let Some((growing, closed)) = segments.split_last() else {
             return Ok(false);
         };
-        let missing = closed.iter().rev().find(|segment| !self.has(segment));
+        let is_missing = |segment: &&SegmentFacts| {
+            !self.has(segment) && !self.state().damaged.contains_key(&segment.first)
+        };
+        let missing = closed.iter().rev().find(is_missing);
         if missing.is_none() && self.has(growing) {
             return Ok(false);
         }
         let mut budget = Budget::new(usize::MAX);
         match self.provide(reader, missing.unwrap_or(growing), &mut budget) {
             Ok(()) | Err(Stop::Trimmed | Stop::Spent) => Ok(missing.is_some()),
-            Err(Stop::Store(error)) => Err(error),
+            Err(Stop::Damaged(_)) if missing.is_some() => Ok(true),
+            Err(Stop::Damaged(error) | Stop::Store(error)) => Err(error),
         }
     }
 
@@ -340,6 +349,9 @@ impl Index {
                 }
             }
         }
+        if let Some(cause) = self.state().damaged.get(&segment.first) {
+            return Err(Stop::Damaged(damaged(segment.first, cause)));
+        }
         if budget.is_spent() {
             return Err(Stop::Spent);
         }
@@ -348,7 +360,13 @@ impl Index {
         };
         let in_memory = self.state_mut().growing.take_if(is_in_memory);
         let mut growing = in_memory.unwrap_or_else(|| Growing::new(segment.first));
-        fill(&mut growing, reader, segment.last, self.hash, budget)?;
+        let filled = fill(&mut growing, reader, segment.last, self.hash, budget);
+        if let Err(Stop::Damaged(error)) = &filled {
+            warn!(%error, "the history from LSN {} to {} cannot be read: {error}", segment.first, segment.last);
+            let mut state = self.state_mut();
+            state.damaged.insert(segment.first, error.to_string());
+        }
+        filled?;
         self.install(Table::new(*segment, growing.entries()))
     }
 
@@ -404,6 +422,7 @@ impl Index {
         {
             let mut state = self.state_mut();
             state.closed.retain(|first, _| kept.contains(first));
+            state.damaged.retain(|first, _| kept.contains(first));
             state.tidied = Some(first);
         }
         let Some(entries) = self.dir.as_ref().and_then(|dir| fs::read_dir(dir).ok()) else {
@@ -485,13 +504,17 @@ fn fill(
             let instance = Key::instance(hash, &change.app, &change.id);
             let is_next = record.lsn == growing.next();
             if !is_next || !growing.push(instance, Key::app(hash, &change.app)) {
-                return Err(Stop::Store(StoreError::Damaged {
-                    place: format!("lsn {from}"),
-                    cause: "the segment is not contiguous".into(),
-                    way_out: "`eurekad.on-damaged-store` says what a restart does about it".into(),
-                }));
+                return Err(damaged(from, "the segment is not contiguous").into());
             }
         }
     }
     Ok(())
+}
+
+fn damaged(at: Lsn, cause: &str) -> StoreError {
+    StoreError::Damaged {
+        place: format!("lsn {at}"),
+        cause: cause.to_owned(),
+        way_out: "what lies before and behind it is not touched by that".into(),
+    }
 }

@@ -119,7 +119,7 @@ impl Walk {
         self.next
     }
 
-    /// Whether records were dropped before the walk came to them.
+    /// Whether records were dropped before the walk came to them, or cannot be read.
     pub fn has_missed(&self) -> bool {
         self.has_missed
     }
@@ -130,7 +130,8 @@ impl Walk {
     }
 
     /// Goes on until `limit` records were told, some `looks` were looked at (a segment that has to
-    /// be indexed is finished), or the log ends. Segments that are dropped meanwhile are passed over.
+    /// be indexed is finished), or the log ends. Segments that are dropped meanwhile or damaged are
+    /// passed over.
     ///
     /// # Errors
     /// The log or its index cannot be read.
@@ -169,7 +170,7 @@ impl Walk {
                         self.next = Some(at);
                         return Ok(());
                     }
-                    Err(Stop::Trimmed) => {
+                    Err(Stop::Trimmed | Stop::Damaged(_)) => {
                         self.has_missed = true;
                         true
                     }
@@ -396,7 +397,9 @@ impl Walk {
                         };
                         found
                     }
-                    Err(StoreError::Trimmed { .. }) => return Ok(None),
+                    Err(StoreError::Trimmed { .. } | StoreError::Damaged { .. }) => {
+                        return Ok(None);
+                    }
                     Err(error) => return Err(error.into()),
                 },
             };
@@ -421,16 +424,16 @@ impl Walk {
             if segment.first >= below {
                 continue;
             }
-            let places = match self.memory.places(segment.first, key) {
-                Some(places) => places,
-                None => {
-                    let index = &self.index;
-                    match index.places(&*self.reader, segment, key, &mut turn.budget) {
-                        Ok(places) => self.memory.keep_places(segment.first, key, places),
-                        // What lies before it is gone too.
-                        Err(Stop::Trimmed) => return Ok(None),
-                        Err(other) => return Err(other),
-                    }
+            let known = self.memory.places(segment.first, key);
+            let places = if let Some(known) = known {
+                known
+            } else {
+                let index = &self.index;
+                match index.places(&*self.reader, segment, key, &mut turn.budget) {
+                    Ok(places) => self.memory.keep_places(segment.first, key, places),
+                    // What lies before it is gone too, or cannot be told to be the one before.
+                    Err(Stop::Trimmed | Stop::Damaged(_)) => return Ok(None),
+                    Err(other) => return Err(other),
                 }
             };
             let before = places

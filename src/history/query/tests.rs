@@ -12,9 +12,9 @@ use crate::registry::change::Record;
 use crate::registry::rules::Rules;
 use crate::registry::tests::Scene;
 use crate::registry::tests::steps::{cases, steps};
-use crate::store::testing::options;
+use crate::store::testing::{CountingReader, options};
 use crate::store::{Durability, MemDisk};
-use crate::types::Millis;
+use crate::types::{AppName, Millis};
 
 #[test]
 fn turns_add_up_to_the_whole_answer_in_both_orders() {
@@ -151,6 +151,49 @@ fn a_log_that_is_trimmed_under_a_walk_is_told_as_far_as_it_is_there() {
             .collect();
         assert_eq!(found, expected, "seed {seed}");
         assert_eq!(walk.has_missed(), found.len() < all.len(), "seed {seed}");
+    }
+}
+
+/// A record that cannot be read takes its surroundings with it, and nothing else.
+#[test]
+fn damage_is_passed_over_and_said() {
+    let rig = Rig::new(55, 600);
+    let segments = rig.reader().segments();
+    let hurt = segments[2];
+    let reader = CountingReader::new(rig.reader()).with_damage(Lsn(hurt.first.0 + 3));
+    let reader: Arc<dyn LogReader> = Arc::new(reader);
+    let index = Arc::new(Index::new(None));
+    while index.catch_up(&*reader).unwrap() {}
+    assert_eq!(index.stats().segments, segments.len() - 2);
+    let some = Filter {
+        apps: vec![AppName::new("SHOP")],
+        ..Filter::default()
+    };
+    for filter in [Filter::default(), some] {
+        for order in [Order::Newest, Order::Oldest] {
+            let filter = filter.clone();
+            let mut walk = Walk::new(reader.clone(), index.clone(), Question { filter, order });
+            let mut found = Vec::new();
+            while walk.next().is_some() {
+                walk.take(40, 200, &mut |record, _| {
+                    found.push(record.lsn);
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            }
+            assert!(walk.has_missed());
+            let is_told = |lsn: &Lsn| *lsn < hurt.first || *lsn > hurt.last;
+            found.retain(is_told);
+            found.sort();
+            let asked = &walk.question.filter;
+            let expected: Vec<Lsn> = rig
+                .kept()
+                .iter()
+                .filter(|record| asked.matches(record) && is_told(&record.lsn))
+                .map(|record| record.lsn)
+                .collect();
+            assert_eq!(found, expected);
+        }
     }
 }
 

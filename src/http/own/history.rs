@@ -314,8 +314,9 @@ impl Api {
 /// What an answer has to say of what it could not tell.
 fn note(horizon: &Horizon, walk: &Walk, filter: &Filter) -> Option<String> {
     horizon.note(filter).or_else(|| {
-        walk.has_missed()
-            .then(|| "records were dropped before they could be read".to_owned())
+        walk.has_missed().then(|| {
+            "some records were dropped before they could be read, or are damaged".to_owned()
+        })
     })
 }
 
