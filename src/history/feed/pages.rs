@@ -196,8 +196,8 @@ impl Predecessors for Index {
         let found = records.iter().map(|record| {
             match previous(self, reader, &segments, record) {
                 Ok(found) => Ok(found),
-                // What comes before a segment that was dropped is gone too.
-                Err(Stop::Trimmed | Stop::Spent) => Ok(None),
+                // What comes before a segment that was dropped is gone too, or cannot be told.
+                Err(Stop::Trimmed | Stop::Damaged(_) | Stop::Spent) => Ok(None),
                 Err(Stop::Store(error)) => Err(error),
             }
         });

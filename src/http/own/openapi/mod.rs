@@ -113,13 +113,12 @@ fn document(rules: &PathRules) -> serde_json::Result<Vec<u8>> {
 impl Api {
     pub(super) fn openapi(&self, head: &Head<'_>) -> Answered {
         Parameters::of(head).each(&[], |_, _| Ok(false))?;
-        let body = match self.openapi.get() {
-            Some(body) => body.clone(),
-            None => {
-                let made = document(&self.paths)
-                    .map_err(|error| Problem::internal(format!("the description: {error}")))?;
-                self.openapi.get_or_init(|| Bytes::from(made)).clone()
-            }
+        let body = if let Some(body) = self.openapi.get() {
+            body.clone()
+        } else {
+            let made = document(&self.paths)
+                .map_err(|error| Problem::internal(format!("the description: {error}")))?;
+            self.openapi.get_or_init(|| Bytes::from(made)).clone()
         };
         Ok(answer::with_body(StatusCode::OK, "application/json", body))
     }
