@@ -20,9 +20,10 @@ mod timed_stream;
 mod traffic;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
+use bytes::Bytes;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::Semaphore;
@@ -78,6 +79,8 @@ pub struct Api {
     bodies: BodyReader,
     travels: own::travel::Travels,
     pub(super) traffic: Arc<Traffic>,
+    /// `/openapi.json`, once it was asked for.
+    openapi: OnceLock<Bytes>,
 }
 
 /// What the handlers know of replication.
@@ -165,6 +168,7 @@ impl Api {
             bodies,
             travels: own::travel::Travels::new(&log),
             traffic: Arc::default(),
+            openapi: OnceLock::new(),
             config,
             log,
             cache,
@@ -192,11 +196,14 @@ impl Api {
     ) -> Answer {
         let (parts, body) = request.into_parts();
         let Ok(route) = path::parse(parts.uri.path(), &self.paths) else {
-            return answer::empty(StatusCode::BAD_REQUEST);
+            let why = "the path is none: a broken escape, or characters that a path must not have";
+            return bad_request(path::is_own(parts.uri.path(), &self.paths), why);
         };
         *asked = Asked::of(&route);
         if request::head_bytes(&parts) > self.config.server.max_header_bytes {
-            return answer::empty(StatusCode::BAD_REQUEST);
+            let why =
+                "the path and the headers are longer than server.max-http-request-header-size";
+            return bad_request(matches!(route, Route::Own(_)), why);
         }
         let head = Head {
             method: &parts.method,
@@ -226,8 +233,8 @@ impl Api {
             Route::Between(what) => return self.between(what, head, methods, body).await,
             Route::LastN => return self.last_n(head, methods),
             Route::Actuator(below) => return self.actuator(&below, head, methods).await,
-            Route::Metrics => return self.metrics(Scraper::Own, head, methods).await,
             Route::Own(own) => return self.own(own, head, methods, body).await,
+            Route::Metrics => return self.metrics(Scraper::Own, head, methods).await,
             _ => {}
         }
         let is_read =
@@ -317,5 +324,14 @@ impl Api {
     /// Who tells the past, to let go of what it remembers from time to time.
     pub fn traveller(&self) -> Arc<Traveller> {
         self.travels.traveller()
+    }
+}
+
+/// 400 to what is no request: with the reason where a body may be read as what it is.
+fn bad_request(is_own: bool, why: &str) -> Answer {
+    if is_own {
+        own::Problem::bad_request(why).into_answer()
+    } else {
+        answer::empty(StatusCode::BAD_REQUEST)
     }
 }

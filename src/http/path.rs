@@ -201,6 +201,29 @@ fn own<'a>(parts: &mut Vec<Cow<'a, str>>) -> Option<Own<'a>> {
     Some(found)
 }
 
+/// Whether a path, even one that cannot be read, is meant for what only this server answers.
+pub fn is_own(path: &str, rules: &PathRules) -> bool {
+    let Some(rest) = path.strip_prefix(rules.context_path.as_str()) else {
+        return false;
+    };
+    let first = rest.trim_start_matches('/').split('/').next();
+    matches!(
+        first,
+        Some(
+            "history"
+                | "registry"
+                | "watch"
+                | "changes"
+                | "explain"
+                | "drain"
+                | "quarantine"
+                | "overrides"
+                | "node"
+                | "openapi.json"
+        )
+    )
+}
+
 /// Dashboard and actuator: outside the protocol's own prefixes.
 fn page(path: &str, rest: &str, rules: &PathRules) -> Option<Route<'static>> {
     let own = path
@@ -455,6 +478,19 @@ mod tests {
             parse("/watch", &rules(true)).unwrap(),
             Route::Own(Own::Watch)
         );
+    }
+
+    #[test]
+    fn what_is_meant_for_us_is_known_even_if_it_cannot_be_read() {
+        let context = PathRules {
+            context_path: "/ctx".into(),
+            ..rules(false)
+        };
+        assert!(is_own("/history/apps/%zz", &rules(false)));
+        assert!(is_own("/ctx/drain/apps/A/%00", &context));
+        assert!(!is_own("/history/apps/%zz", &context));
+        assert!(!is_own("/eureka/apps/%zz", &rules(false)));
+        assert!(!is_own("/", &rules(false)));
     }
 
     #[test]

@@ -243,6 +243,28 @@ fn the_shapes_that_clients_send_come_to_their_recorded_answers() {
 }
 
 #[test]
+fn a_bare_port_is_read_in_every_spelling_of_its_number() {
+    for (port, expected) in [
+        ("8080", Some(8080)),
+        ("8080.0", Some(8080)),
+        ("\"8080\"", Some(8080)),
+        ("\" 8080.0 \"", Some(8080)),
+        ("\"http\"", None),
+        ("99999999999", None),
+    ] {
+        let body = format!(r#"{{"instance":{{"app":"A","port":{port}}}}}"#);
+        let limits = Limits::default();
+        let draft =
+            decode_registration(body.as_bytes(), Format::Json, Dialect::Tolerant, &limits, 0);
+        assert_eq!(
+            draft.ok().map(|draft| draft.port.number),
+            expected,
+            "{port}"
+        );
+    }
+}
+
+#[test]
 fn every_refusal_says_what_was_wrong() {
     for case in registrations()
         .iter()

@@ -9,15 +9,16 @@ usage: tests/all                          everything
   policy               licenses, duplicate crates, sources and lock files against deny.toml
   test [FILTER ...]    cargo test: unit, integration, model and crash tests
   golden [SUITE ...]   the recorded answers of the Java server, in both profiles (tests/golden/check.py --help)
+  api [NAME ...]       the description of the HTTP interface against a running eurekad (tests/api/run.py --help)
   clients [NAME ...]   real clients against a running eurekad (tests/clients/run.py --help)
   cluster [NAME ...]   clusters of processes, with the Java server among them (tests/cluster/run.py --help)
 
 for example:  tests/all fmt clippy      tests/all golden core delta      tests/all clients python spring
 
-It installs what the tests need: with apt-get when it runs as root, with pip, npm, go, mvn and cargo for the clients; what
-it cannot install it lists, and fails. eurekad is built once in release, for golden, clients and cluster, and
+It installs what the tests need: with apt-get when it runs as root, with pip, npm, go, mvn and cargo for the clients and the api; what
+it cannot install it lists, and fails. eurekad is built once in release, for golden, api, clients and cluster, and
 once with assertions, for cargo's tests; the clients and the Java server are prepared meanwhile. Built and downloaded
-things and logs go to target/. EUREKAD_TEST_SERVER=COMMAND lets golden and clients check another server
+things and logs go to target/. EUREKAD_TEST_SERVER=COMMAND lets golden, api and clients check another server
 (EUREKAD_TEST_REFERENCE=1: it is the Java one).
 """
 import collections
@@ -36,7 +37,7 @@ import harness  # noqa: E402  (its folder is only now on the path)
 import needs  # noqa: E402
 
 TESTS = harness.ROOT / "tests"
-PARTS = ["fmt", "clippy", "doc", "policy", "test", "golden", "clients", "cluster"]
+PARTS = ["fmt", "clippy", "doc", "policy", "test", "golden", "api", "clients", "cluster"]
 CARGO_ENV = {"CARGO_TERM_COLOR": "never", "CARGO_INCREMENTAL": "0"}
 STEP_TIMEOUT_S = 3600
 
@@ -152,6 +153,17 @@ def part_golden(tally, names):
     counted(tally, "golden", [sys.executable, TESTS / "golden" / "check.py", *other_server(), *one_profile, *names])
 
 
+def api_argv(names):
+    return [sys.executable, TESTS / "api" / "run.py", *other_server(), *names]
+
+
+def part_api(tally, names):
+    if reference():
+        print("the Java server does not describe itself")
+        return
+    counted(tally, "api", api_argv(names))
+
+
 def clients_argv(names):
     return [sys.executable, TESTS / "clients" / "run.py", *other_server(), *["--reference"] * reference(), *names]
 
@@ -191,7 +203,7 @@ def parse(args):
         if arg in PARTS and not (current == "clients" and arg in needs.CLIENTS):
             current = arg
             chosen.setdefault(arg, [])
-        elif current in ("test", "golden", "clients", "cluster"):
+        elif current in ("test", "golden", "api", "clients", "cluster"):
             chosen[current].append(arg)
         else:
             sys.exit(f"tests/all: no such part: {arg}; there are {', '.join(PARTS)} (see tests/all --help)")
@@ -226,7 +238,7 @@ def main():
     os.environ["GOTOOLCHAIN"] = "local"
 
     preparation = None
-    argv_of = {"clients": clients_argv, "cluster": cluster_argv}
+    argv_of = {"api": api_argv, "clients": clients_argv, "cluster": cluster_argv}
     runners = [argv(chosen[part]) for part, argv in argv_of.items() if part in chosen]
     if runners:
         preparation = Preparation(runners)
@@ -235,15 +247,15 @@ def main():
     if "fmt" in chosen:
         heading("fmt")
         timed(part_fmt, tally, [])
-    if set(chosen) & {"test", "golden", "clients", "cluster"} and not (other_server() and not set(chosen) & {"test", "cluster"}):
+    if set(chosen) & {"test", "golden", "api", "clients", "cluster"} and not (other_server() and not set(chosen) & {"test", "cluster"}):
         heading("build")
         timed(part_build, tally)
     functions = {"clippy": part_clippy, "doc": part_doc, "policy": part_policy, "test": part_test,
-                 "golden": part_golden, "clients": part_clients, "cluster": part_cluster}
+                 "golden": part_golden, "api": part_api, "clients": part_clients, "cluster": part_cluster}
     for part, function in functions.items():
         if part not in chosen:
             continue
-        if part in ("golden", "clients", "cluster") and preparation and preparation.is_alive():
+        if part in ("golden", "api", "clients", "cluster") and preparation and preparation.is_alive():
             heading("waiting for the clients and the Java server to be prepared")  # nothing else runs while answers are timed
             timed(preparation.join)
         heading(" ".join([part, *chosen[part]]))

@@ -44,6 +44,7 @@ PARTS = {
     "policy": ["cargo", "git"],
     "test": CARGO + ["strace"],
     "golden": CARGO,
+    "api": CARGO + ["venv"],
     "cluster": CARGO + ["java", "javac", "mvn"],
 }
 CLIENTS = {

@@ -7,6 +7,7 @@ mod history;
 mod hold;
 mod lines;
 mod node;
+mod openapi;
 mod problem;
 pub(super) mod travel;
 mod watch;
@@ -21,7 +22,7 @@ use super::path::Own;
 use super::{Api, Head};
 use crate::registry::hold::HoldKind;
 pub(super) use history::Past;
-use problem::Problem;
+pub(super) use problem::Problem;
 
 /// What a handler of our own gives.
 pub(super) type Answered = Result<Answer, Problem>;
@@ -82,7 +83,7 @@ impl Api {
             Own::Watch => self.watch(head),
             Own::Changes => self.changes(head).await,
             Own::Node => self.node().await,
-            Own::OpenApi => Err(Problem::not_found()),
+            Own::OpenApi => self.openapi(head),
         };
         answered.unwrap_or_else(Problem::into_answer)
     }

@@ -35,10 +35,6 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    pub(in crate::http) fn not_found() -> Self {
-        Self::new(StatusCode::NOT_FOUND, "there is nothing under this path")
-    }
-
     pub(in crate::http) fn internal(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     }

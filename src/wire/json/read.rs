@@ -9,7 +9,7 @@ use crate::registry::instance::{ActionType, DataCenter, Metadata};
 use crate::registry::status::Status;
 use crate::types::AppName;
 use crate::wire::draft::{MetadataDraft, check_field};
-use crate::wire::json::coerce::{as_bool, as_int, as_long};
+use crate::wire::json::coerce::{as_bool, as_int, as_long, number_in_text};
 use crate::wire::json::token::{Token, Tokens};
 use crate::wire::text::shown;
 use crate::wire::{DataCenterDraft, DecodeError, Dialect, Draft, Limits, names};
@@ -266,10 +266,11 @@ fn port<'a>(
     }
 }
 
+/// A port without its object: a number in any spelling, such as `8080.0`, as within the object.
 fn whole(text: &str, tokens: &Tokens<'_>) -> Result<i32, DecodeError> {
-    text.trim()
-        .parse()
-        .map_err(|_| tokens.error(format!("{} is not a port", shown(text))))
+    number_in_text(text)
+        .and_then(|number| i32::try_from(number).ok())
+        .ok_or_else(|| tokens.error(format!("{} is not a port", shown(text))))
 }
 
 fn lease<'a>(
