@@ -215,9 +215,7 @@ fn the_kinds_of_changes_are_those_that_there_are() {
         .iter()
         .map(|kind| kind.as_str().unwrap())
         .collect();
-    let there: BTreeSet<&str> = crate::registry::change::ChangeKind::ALL
-        .map(crate::history::entry::kind_word)
-        .into();
+    let there: BTreeSet<&str> = crate::history::entry::WORDS.into();
     assert_eq!(described, there);
 }
 
