@@ -340,7 +340,10 @@ mod tests {
         serde_json::json!({
             "instanceId": id, "hostName": "h", "app": "A", "ipAddr": "10.0.0.1", "status": status,
             "overriddenStatus": overridden, "port": {"$": 80, "@enabled": "true"},
-            "dataCenterInfo": {"@class": "x", "name": "MyOwn"},
+            "dataCenterInfo": {
+                "@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo",
+                "name": "MyOwn",
+            },
         })
     }
 
