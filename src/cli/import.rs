@@ -341,7 +341,8 @@ mod tests {
             "instanceId": id, "hostName": "h", "app": "A", "ipAddr": "10.0.0.1", "status": status,
             "overriddenStatus": overridden, "port": {"$": 80, "@enabled": "true"},
             "dataCenterInfo": {
-                "@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo", "name": "MyOwn",
+                "@class": "com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo",
+                "name": "MyOwn",
             },
         })
     }

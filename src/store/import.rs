@@ -9,7 +9,7 @@ use crate::types::{Lsn, Millis};
 /// Opens the store in `options.dir`, creating it if there is none, so that the next record is
 /// `next`. LSNs between the newest record and `next` are left out for good. What the log says from
 /// `next` on does not build on what it says before, so a checkpoint at `next - 1` or later has to be
-/// written before the store is closed for the last time: without one it is refused as damaged.
+/// written before the store is closed: without one it is refused as damaged when it is opened again.
 ///
 /// # Errors
 /// Those of [`super::open`]; [`StoreError::OutOfOrder`] if `next` was given out already.
@@ -88,6 +88,7 @@ mod tests {
         let open_at = |next| open_at(&place.options, Lsn(next), Millis(1), &mut |_| {});
         let mut opened = open_at(500).unwrap();
         put(&mut *opened.store, 500..=510);
+        checkpoint(&*opened.reader, 510, 2).unwrap();
         opened.store.close(Millis(2)).unwrap();
         let mut opened = open_at(600).unwrap();
         put(&mut *opened.store, 600..=610);

@@ -7,7 +7,6 @@
 
 #![expect(
     clippy::doc_markdown,
-    rustdoc::bare_urls,
     reason = "the comments are texts for a terminal, where backticks are only noise"
 )]
 
