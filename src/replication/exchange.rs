@@ -294,7 +294,7 @@ mod tests {
             entity,
         };
         let mut body = Vec::new();
-        write_batch_response(&mut body, Format::Json, [answer].into_iter(), false);
+        write_batch_response(&mut body, Format::Json, [answer], false);
         let mut replies = decode_batch_response(&body, &Limits::default(), 0).expect("an answer");
         replies.remove(0).entity.expect("an instance")
     }

@@ -27,7 +27,7 @@ impl Api {
         id: &str,
         head: &Head<'_>,
     ) -> Answered {
-        let (mut span, actor) = (None, self.asked_by(head));
+        let (mut span, actor) = (None, asked_by(head));
         let is_post = *head.method == Method::POST;
         Parameters::of(head).each(&["for", "reason"], |name, value| {
             match name {
@@ -102,7 +102,7 @@ impl Api {
 
     /// `/overrides`: those in force, or lifting all of an application.
     pub(super) async fn overrides(&self, head: &Head<'_>) -> Answered {
-        let (mut app, actor) = (None, self.asked_by(head));
+        let (mut app, actor) = (None, asked_by(head));
         Parameters::of(head).each(&["app", "reason"], |name, value| {
             match name {
                 "app" => app = Some(value.to_owned()),
@@ -159,15 +159,6 @@ impl Api {
         json(&json!({ "lifted": free.len(), "kept": kept, "lsn": lsn }))
     }
 
-    /// Who asks, with the reason of the header or else of the query.
-    fn asked_by(&self, head: &Head<'_>) -> Actor {
-        let actor = request::actor(head.headers, head.address);
-        Actor {
-            reason: actor.reason.clone().or_else(|| request::reason(head.query)),
-            ..actor
-        }
-    }
-
     async fn operate(&self, commands: Vec<Command>, actor: Actor) -> Result<Vec<Reply>, Problem> {
         let request = Request {
             commands,
@@ -191,6 +182,15 @@ impl Api {
             },
             "released": hold.is_released,
         })
+    }
+}
+
+/// Who asks, with the reason of the header or else of the query.
+fn asked_by(head: &Head<'_>) -> Actor {
+    let actor = request::actor(head.headers, head.address);
+    Actor {
+        reason: actor.reason.clone().or_else(|| request::reason(head.query)),
+        ..actor
     }
 }
 
