@@ -136,6 +136,8 @@ async fn connection(
         .header_read_timeout(settings.idle_timeout)
         .max_buf_size((2 * settings.max_header_bytes).max(HEAD_BYTES_MIN))
         .keep_alive(true)
+        // Who has said all it wants to say still gets its answer.
+        .half_close(true)
         .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut http = std::pin::pin!(http);

@@ -125,7 +125,7 @@ impl State {
             | Op::Metadata { id, .. }
             | Op::Beat { id } => match self.instances.get_mut(id) {
                 Some(instance) => {
-                    if instance.take(op) {
+                    if instance.take(op, is_replicated) {
                         self.changes += 1;
                     }
                     200
@@ -182,8 +182,10 @@ impl State {
 }
 
 impl Instance {
-    /// Whether anything changes.
-    fn take(&mut self, op: &Op) -> bool {
+    /// Whether anything changes. A peer's override says nothing of the version
+    /// (`eurekad.replicated-version`).
+    fn take(&mut self, op: &Op, is_replicated: bool) -> bool {
+        let raised = |own: i64, told: i64| if is_replicated { own } else { own.max(told) };
         match op {
             Op::SetStatus { status, dirty, .. } => {
                 if self.status == *status && self.held == Some(status) {
@@ -191,14 +193,14 @@ impl Instance {
                 }
                 self.status = status;
                 self.held = Some(status);
-                self.dirty = self.dirty.max(*dirty);
+                self.dirty = raised(self.dirty, *dirty);
             }
             Op::Lift { dirty, .. } => {
                 if self.held.take().is_none() {
                     return false;
                 }
                 self.status = self.reported;
-                self.dirty = self.dirty.max(*dirty);
+                self.dirty = raised(self.dirty, *dirty);
             }
             Op::Metadata { key, value, .. } => {
                 let before = self.metadata.insert(key.clone(), value.clone());
