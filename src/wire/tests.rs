@@ -265,6 +265,14 @@ fn a_bare_port_is_read_in_every_spelling_of_its_number() {
 }
 
 #[test]
+fn a_number_that_fits_nowhere_in_a_lease_hides_nothing_else_of_it() {
+    let body = br#"{"instance":{"app":"A","leaseInfo":{"x":-3.5e187,"durationInSecs":7}}}"#;
+    let limits = Limits::default();
+    let draft = decode_registration(body, Format::Json, Dialect::Tolerant, &limits, 0).unwrap();
+    assert_eq!(draft.lease.duration_secs, 7);
+}
+
+#[test]
 fn every_refusal_says_what_was_wrong() {
     for case in registrations()
         .iter()

@@ -14,6 +14,12 @@ LISTS = {"applications": "application", "application": "instance"}  # element ->
 
 
 @schemathesis.hook
+def filter_case(_context, case):
+    """A head beyond twice its limit (8 KiB) may find its connection closed, which is no answer to look at."""
+    return len(urllib.parse.quote(f"{case.path_parameters} {case.query} {case.headers}", errors="replace")) < 12_000
+
+
+@schemathesis.hook
 def before_call(_context, case, _kwargs):
     ask_for_a_type(case)
     name_the_same_application(case)

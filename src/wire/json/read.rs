@@ -296,7 +296,12 @@ fn lease<'a>(
             {
                 draft.set_lease_field(name, as_int(&value, tokens)?.into());
             }
-            name if value.is_scalar() => draft.set_lease_field(name, as_long(&value, tokens)?),
+            name if value.is_scalar() => match as_long(&value, tokens) {
+                Ok(number) => draft.set_lease_field(name, number),
+                Err(error) if context.is_exact() => return Err(error),
+                // Of a field that nobody knows, or of a time that the server sets anyway.
+                Err(_) => {}
+            },
             _ if context.is_exact() => {}
             _ => tokens.skip(&value)?,
         }
