@@ -105,7 +105,7 @@ impl Api {
         let (mut app, actor) = (None, asked_by(head));
         Parameters::of(head).each(&["app", "reason"], |name, value| {
             match name {
-                "app" => app = Some(value.to_owned()),
+                "app" => app = Some(value.to_owned()).filter(|name| !name.is_empty()),
                 "reason" if *head.method == Method::DELETE => {}
                 _ => return Ok(false),
             }
