@@ -484,7 +484,7 @@ fn describe(error: &StoreError) -> String {
 fn tell(record: &Record) {
     let change = &record.change;
     let (app, id, lsn) = (&change.app, &change.id, record.lsn);
-    let (what, origin) = (change.kind.as_str(), record.origin.as_str());
+    let (what, origin) = (change.as_str(), record.origin.as_str());
     match change.kind {
         ChangeKind::Evicted
         | ChangeKind::OverrideSet

@@ -11,7 +11,6 @@ use super::times::At;
 use crate::registry::change::{
     Change, ChangeKind, HoldEffect, LeaseImage, Origin, OverrideEffect, Record,
 };
-use crate::registry::hold::HoldKind;
 use crate::registry::instance::{DataCenter, Instance, Metadata, Port};
 use crate::registry::status::Status;
 use crate::types::Lsn;
@@ -97,23 +96,13 @@ pub const WORDS: [&str; 13] = [
     "released",
 ];
 
-/// What happened, in the words of queries and answers: the kind, unless an operator's hold says more.
+/// What happened, in the words of queries and answers, which have no spaces.
 pub fn word(change: &Change) -> &'static str {
-    match (change.kind, change.hold_effect) {
-        (ChangeKind::OverrideSet, HoldEffect::Put(hold)) if hold.is_active() => match hold.kind {
-            HoldKind::Drain => "drained",
-            HoldKind::Quarantine => "quarantined",
-        },
-        (ChangeKind::OverrideLifted, HoldEffect::Put(_)) => "released",
-        (kind, _) => kind_word(kind),
-    }
-}
-
-/// The reason of a change that gave none.
-fn own_reason(change: &Change) -> &'static str {
-    match change.hold_effect {
-        HoldEffect::Put(_) if !change.kind.removes() => word(change),
-        _ => change.kind.as_str(),
+    let said = change.as_str();
+    if said == change.kind.as_str() {
+        kind_word(change.kind)
+    } else {
+        said
     }
 }
 
@@ -241,7 +230,7 @@ pub fn reason(record: &Record) -> &str {
         .actor
         .reason
         .as_deref()
-        .unwrap_or(own_reason(&record.change))
+        .unwrap_or(record.change.as_str())
 }
 
 fn changes(record: &Record, before: Before<'_>) -> BTreeMap<String, FieldChange> {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::registry::hold::Hold;
+use crate::registry::hold::{Hold, HoldKind};
 use crate::registry::instance::Instance;
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
@@ -38,6 +38,22 @@ pub struct Change {
     /// Whether clients are told: false keeps the change out of deltas and leaves cached answers,
     /// as the original's silent status changes do (`protocol.md` 3.3; only in the `eureka` profile).
     pub visible: bool,
+}
+
+impl Change {
+    /// What happened, in the words of logs: the kind's, unless an operator's hold says more.
+    pub fn as_str(&self) -> &'static str {
+        match (self.kind, self.hold_effect) {
+            (ChangeKind::OverrideSet, HoldEffect::Put(hold)) if hold.is_active() => {
+                match hold.kind {
+                    HoldKind::Drain => "drained",
+                    HoldKind::Quarantine => "quarantined",
+                }
+            }
+            (ChangeKind::OverrideLifted, HoldEffect::Put(_)) => "released",
+            (kind, _) => kind.as_str(),
+        }
+    }
 }
 
 /// What kind of change. The order is part of the stored format: append only.

@@ -397,6 +397,7 @@ def holds(cluster):
     a.kill()
     b.kill()
     b.start()
+    b.ready()
     b.cancel("HELD", "bad")
     for id_ in ("bad", "unborn"):
         b.register(instance("HELD", id_))
@@ -405,6 +406,7 @@ def holds(cluster):
     b.own("quarantine/apps/HELD/free", "DELETE")
     wait_for(lambda: b.one("HELD", "old") is None, 60 + CPU_S, "b ends the drain although a is away")
     a.start()
+    a.ready()
     equal([a, b], CPU_S, ["HELD/bad", "HELD/unborn", "HELD/free"], ["HELD/old"])
     wait_for(lambda: not held_at(a, "quarantine", "free"), HEALED_S + CPU_S, "a hears of the release")
     equal([a, b], CPU_S, ["HELD/bad", "HELD/unborn", "HELD/free"], ["HELD/old"])
