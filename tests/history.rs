@@ -217,6 +217,52 @@ fn a_million_records_are_asked_at_the_cost_of_the_answer() {
     assert_eq!(node["applications"], APPS);
     assert_eq!(node["health"], "UP");
     server.assert_well();
+    the_command_line_says_the_same(server, &data);
+}
+
+/// Of the running node, and of its store once it is stopped.
+fn the_command_line_says_the_same(server: Server, data: &Path) {
+    let url = format!("http://127.0.0.1:{}", server.port());
+    let told = |source: &[&str]| {
+        let question = ["history", "APP-7/host-7", "--all", "--ndjson"];
+        command(&[&question[..], source].concat())
+    };
+    let past = |source: &[&str]| {
+        let moment = ["at", "--lsn", "500007", "--app", "APP-7", "--json"];
+        let document: Value =
+            serde_json::from_str(&command(&[&moment[..], source].concat())).unwrap();
+        document["applications"]["application"][0]["instance"].clone()
+    };
+    let served = ["--server", url.as_str()];
+    let (history, moment) = (told(&served), past(&served));
+    let entries: Vec<Value> = history
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lsns(&entries), newest(lsns_of(7)));
+    let instances = moment.as_array().unwrap();
+    assert_eq!(instances.len() as u64, INSTANCES / APPS);
+    server.terminate();
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let stored = ["--data-dir", data.to_str().unwrap()];
+    assert!(
+        told(&stored) == history,
+        "the stopped store tells another history"
+    );
+    assert_eq!(past(&stored), moment);
+}
+
+/// What a command writes.
+fn command(arguments: &[&str]) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_eurekad"))
+        .args(arguments)
+        .env_remove("EUREKAD_SERVER")
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {err}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The index is made beside everything else, within minutes at the most.

@@ -1,14 +1,14 @@
 //! `eurekad history`, `at` and `diff` on the store of a stopped node: the same questions and the same
 //! answers as over the API.
 
-use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::args::{AtArgs, DiffArgs, HistoryArgs};
-use super::export::{each_record, list};
+use super::export::list;
 use super::failure::{Exit, Failure, Outcome};
 use super::history::{Subject, not_complete};
 use super::offline::{Reading, now};
@@ -17,87 +17,101 @@ use super::{at as at_command, changes, diff as diff_command};
 use crate::history::diff::{Sort, compare};
 use crate::history::position::{Moment, by_lsn, by_time};
 use crate::history::travel::{Past, TravelError, registry_at};
-use crate::history::{Before, Entry, Filter, times};
+use crate::history::{Before, Entry, Filter, Horizon, Index, Order, Question, Walk, times};
 use crate::registry::Registry;
-use crate::registry::change::Record;
 use crate::registry::rules::Rules;
-use crate::store::{LogReader, Opened};
+use crate::store::Opened;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 use crate::wire::Format;
 
+/// Entries that are shown as one table, and most of a document.
+const PAGE_MAX: usize = 1000;
+/// Records that are looked at in one step.
+const LOOKS: usize = 200_000;
+
 /// `history`.
 pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) -> Outcome {
-    let filter = filter(arguments)?;
-    let most = if arguments.all {
+    let question = Question {
+        filter: filter(arguments)?,
+        order: if arguments.oldest_first {
+            Order::Oldest
+        } else {
+            Order::Newest
+        },
+    };
+    let mut most = if arguments.all {
         usize::MAX
     } else {
         usize::try_from(arguments.limit).unwrap_or(usize::MAX)
     };
+    if arguments.json {
+        most = most.min(PAGE_MAX);
+    }
     let mut reading = Reading::open(dir, screen)?;
     let reader = reading.opened().reader.clone();
-    let oldest = oldest(&*reader);
-    let oldest_lsn = reader.first_lsn();
-    let is_complete = oldest_lsn <= Lsn(1)
-        || filter
-            .from
-            .is_some_and(|from| oldest.is_some_and(|oldest| from >= oldest));
-    let mut found: VecDeque<Entry> = VecDeque::new();
-    let mut has_more = false;
-    // Forwards, so that each change is beside the one before it; of the newest only as many are
-    // kept as are wanted.
-    let mut before: HashMap<(AppName, InstanceId), Arc<Record>> = HashMap::new();
-    each_record(&*reader, |record| {
-        let key = (record.change.app.clone(), record.change.id.clone());
-        let previous = before.insert(key, Arc::new(record.clone()));
-        if !filter.matches(record) {
-            return Ok(());
-        }
-        if found.len() >= most {
-            has_more = true;
-            if arguments.oldest_first {
-                return Ok(());
+    let horizon = Horizon::of(&*reader)?;
+    let note = horizon.note(&question.filter);
+    let index = Arc::new(Index::in_data_dir(dir));
+    let mut walk = Walk::new(reader, index, question);
+    // Whatever is more than a page goes out as it is found.
+    let is_gathered = arguments.json || !arguments.ndjson && most <= PAGE_MAX;
+    let mut gathered: Vec<Value> = Vec::new();
+    let mut told = 0;
+    while walk.next().is_some() && told < most {
+        let mut written = Ok(());
+        walk.take(most - told, LOOKS, &mut |record, before| {
+            let entry = Entry::new(record, Before::record(before.map(|it| &**it)));
+            told += 1;
+            if is_gathered {
+                gathered.push(json!(entry));
+            } else if arguments.ndjson {
+                // Byte for byte as a running node tells it.
+                written = match serde_json::to_string(&entry) {
+                    Ok(line) => screen.line(&line),
+                    Err(error) => Err(Failure::refused(format!(
+                        "change {} cannot be written: {error}",
+                        record.lsn
+                    ))),
+                };
+            } else {
+                let line = changes::line(screen, &json!(entry));
+                written = screen.line(&line);
             }
-            found.pop_front();
-        }
-        found.push_back(Entry::new(record, Before::record(previous.as_deref())));
-        Ok(())
-    })?;
-    drop(before);
-    drop(reader);
-    reading.close()?;
-    let mut entries: Vec<Value> = found.iter().map(|entry| json!(entry)).collect();
-    if !arguments.oldest_first {
-        entries.reverse();
+            match written {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        })?;
+        written?;
     }
-    let oldest = oldest.map(times::format);
+    let has_more = walk.next().is_some();
+    drop(walk);
+    reading.close()?;
+    let oldest = horizon.oldest.map(times::format);
     if arguments.json {
         let mut document = json!({
-            "entries": entries,
+            "entries": gathered,
             "next": null,
             "oldest": oldest,
-            "oldest_lsn": oldest_lsn.0,
-            "complete": is_complete,
+            "oldest_lsn": horizon.oldest_lsn,
+            "complete": note.is_none(),
         });
-        if !is_complete {
-            document["note"] = not_complete(oldest.as_deref(), screen).into();
+        if let Some(note) = note {
+            document["note"] = note.into();
         }
         screen.document(document.to_string().as_bytes())?;
         return Ok(Exit::Done);
     }
-    if arguments.ndjson {
-        for entry in &entries {
-            screen.line(&entry.to_string())?;
-        }
-    } else if entries.is_empty() {
+    if told == 0 && !arguments.ndjson {
         screen.note("there are no such changes");
-    } else {
-        let table = changes::table(screen, &entries);
+    } else if !gathered.is_empty() {
+        let table = changes::table(screen, &gathered);
         screen.table(&table)?;
     }
     screen.flush()?;
     if has_more {
         screen.note("there is more: --limit N, or --all");
-    } else if !is_complete {
+    } else if note.is_some() {
         let note = not_complete(oldest.as_deref(), screen);
         screen.note(&note);
     }
@@ -128,13 +142,6 @@ fn filter(arguments: &HistoryArgs) -> Result<Filter, Failure> {
     }
     Ok(filter)
 }
-
-/// Wall time of the oldest change that is kept.
-fn oldest(reader: &dyn LogReader) -> Option<Millis> {
-    let segments = reader.segments();
-    segments.iter().map(|segment| segment.earliest).min()
-}
-
 /// Reads a time as the API does.
 fn time(name: &str, text: &str) -> Result<Millis, Failure> {
     let now = now();
