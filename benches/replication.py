@@ -254,6 +254,8 @@ def visible(pair, changes, apps):
                 sys.exit("a registration does not arrive at the other node")
             time.sleep(LOOK_S)
         late.append((time.monotonic() - at) * 1000)
+        # Nobody renews it: it must not expire later, at another moment on each node.
+        here.ask("DELETE", f"/eureka/apps/{one['app']}/{one['instanceId']}")
         # Not in step with any timer of the nodes.
         time.sleep(0.03 + 0.11 * (k % 7) / 7)
     return sorted(late)
@@ -291,7 +293,14 @@ class Changer(threading.Thread):
 
 
 def dead_peer(pair, o, apps):
-    """Memory and log of the first node while the second one is dead."""
+    """Memory and log of the first node while the second one is dead.
+
+    Every instance is changed once before, so that what each takes for having been changed is there from the beginning.
+    """
+    client = Client(pair.first.port)
+    for k in range(o.n):
+        i = common.instance(k, apps, 0)
+        client.ask("PUT", f"/eureka/apps/{i['app']}/{i['instanceId']}/metadata?round=first")
     pair.second.kill()
     pair.relays[0].stop()  # so that connections are refused, as where nothing runs
     changer = Changer(pair, o.rate, apps)
