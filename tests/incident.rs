@@ -254,8 +254,21 @@ fn what_happened_that_night_is_told_by_the_command_line() {
         .unwrap();
     assert_eq!(said(statuses, "status"), ["UP", "UP"]);
 
-    // The node dies; the night is still known, from its store alone.
+    // It is taken along to another machine.
     let night = history(&["--server", url]);
+    let file = dir.path().join("night.ndjson");
+    let file = file.to_str().unwrap();
+    ask(
+        0,
+        &["export", "--history", "--output", file, "--server", url],
+    );
+    let moved = dir.path().join("moved");
+    let moved = moved.to_str().unwrap();
+    ask(0, &["import", "--history", file, "--data-dir", moved]);
+    assert_eq!(history(&["--data-dir", moved]), night);
+    ask(0, &["store", "check", "--data-dir", moved]);
+
+    // The node dies; the night is still known, from its store alone.
     drop(connection);
     server.kill();
     let data = data.to_str().unwrap();
