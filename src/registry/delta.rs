@@ -13,6 +13,11 @@ use super::Registry;
 use super::change::{LeaseImage, Record};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
+/// Most entries of the window, some 150 MB of small instances. A flood of changes pushes the oldest out
+/// before their time: who polled before that sees by the hash code that something is missing, and fetches
+/// everything, which is no longer than such a delta.
+const ENTRIES_MAX: usize = 200_000;
+
 /// The window. A clone shares everything.
 #[derive(Clone, Debug, Default)]
 pub struct DeltaTail {
@@ -32,10 +37,18 @@ type LastEntry<'a> = (&'a InstanceId, &'a Arc<Record>);
 impl DeltaTail {
     /// Takes the next record in. `queued` is monotonic.
     pub fn push(&mut self, record: &Arc<Record>, queued: Millis) {
+        self.push_within(record, queued, ENTRIES_MAX);
+    }
+
+    fn push_within(&mut self, record: &Arc<Record>, queued: Millis, most: usize) {
         self.entries.push_back(Entry {
             queued,
             record: record.clone(),
         });
+        if self.entries.len() > most {
+            self.entries.pop_front();
+            self.generation += 1;
+        }
     }
 
     /// The records from `first` on, oldest first; `None` if the window does not reach back so far.
@@ -140,6 +153,33 @@ mod tests {
     use super::*;
     use crate::registry::rules::Rules;
     use crate::registry::tests::{Scene, instance};
+
+    #[test]
+    fn a_flood_pushes_the_oldest_out() {
+        let mut scene = Scene::new(&Rules::default());
+        for id in ["1", "2", "3"] {
+            scene.register(instance("SHOP", id));
+        }
+        let mut delta = DeltaTail::default();
+        for record in &scene.log {
+            delta.push_within(record, Millis(1), 2);
+        }
+        let kept: Vec<Lsn> = delta
+            .since(Lsn(2))
+            .unwrap()
+            .map(|record| record.lsn)
+            .collect();
+        assert_eq!(kept, [Lsn(2), Lsn(3)]);
+        assert!(
+            delta.since(Lsn(1)).is_none(),
+            "who is further behind is told so"
+        );
+        assert_eq!(
+            delta.generation(),
+            1,
+            "answers that show what is gone are void"
+        );
+    }
 
     #[test]
     fn positions_that_a_store_left_out_do_not_shift_the_others() {
