@@ -115,7 +115,8 @@ impl World {
         // A restart counts by the wall clock: an earlier absence ages what came before it.
         let wall = self.rig.clock.now().wall.0;
         for poller in &mut self.pollers {
-            poller.has_missed |= wall - poller.polled_at > RETENTION_MS;
+            poller.lived_ms = poller.lived_ms.max(wall - poller.polled_at);
+            poller.has_missed |= poller.lived_ms > RETENTION_MS;
         }
         self.rig = self.rig.kill(downtime_ms);
         self.cache = ResponseCache::new(settings());
