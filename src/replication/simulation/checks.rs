@@ -135,7 +135,8 @@ impl World {
                 (Life::Wanted, None)
                     if client.acknowledged.is_some()
                         && self.is_kept(is_ours)
-                        && !self.is_mistaken(client) =>
+                        && !self.is_mistaken(client)
+                        && !is_about_to_learn(client) =>
                 {
                     return Err(format!("{id} is lost at {}", node.name));
                 }
@@ -230,4 +231,11 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// A client that registered after a cancel without a newer dirty timestamp, at a node that had not heard
+/// of the cancel, and believes that it is registered: the 404 to its next heartbeat tells it. The calm may
+/// end before that.
+fn is_about_to_learn(client: &Client) -> bool {
+    client.is_stubborn && client.cancels > 0 && client.is_registered
 }

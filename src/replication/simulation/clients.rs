@@ -54,7 +54,8 @@ pub(super) struct Client {
     status: Status,
     /// Of its description.
     pub(super) dirty: i64,
-    is_registered: bool,
+    /// It believes so.
+    pub(super) is_registered: bool,
     pub(super) pending: Option<(u64, u64)>,
     /// The last description that a node acknowledged.
     pub(super) acknowledged: Option<i64>,
