@@ -7,7 +7,6 @@ use super::Registry;
 use super::change::{Change, ChangeKind, HoldEffect, LeaseImage, OverrideEffect};
 use super::command::{Command, Context, Decision, Eviction, Renewal, Reply};
 use super::eviction;
-use super::hold::HoldKind;
 use super::instance::{ActionType, Instance};
 use super::lease::Lease;
 use super::rules::{
@@ -474,25 +473,6 @@ impl Registry {
             hold_effect: self.hold_ends(&app, &id, context),
             ..change_of(kind, image, effect, true)
         }
-    }
-
-    /// What somebody hears who wants a quarantined instance back. Peers that do not know of it are not
-    /// told: they would try again for ever.
-    fn refused_by_quarantine(
-        &self,
-        app: &AppName,
-        id: &InstanceId,
-        context: &Context,
-    ) -> Option<Decision> {
-        let hold = self.hold_of(app, id)?;
-        if hold.kind != HoldKind::Quarantine {
-            return None;
-        }
-        Some(Decision::reply(if context.is_replication {
-            Reply::Done
-        } else {
-            Reply::Held(*hold)
-        }))
     }
 
     /// `protocol.md` 5.4: each eviction is a cancel of its own.

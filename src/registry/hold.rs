@@ -108,6 +108,25 @@ impl Registry {
             .is_some_and(|hold| hold.kind == HoldKind::Quarantine)
     }
 
+    /// What somebody hears who wants a quarantined instance back. Peers that do not know of it are not
+    /// told: they would try again for ever.
+    pub(super) fn refused_by_quarantine(
+        &self,
+        app: &AppName,
+        id: &InstanceId,
+        context: &Context,
+    ) -> Option<Decision> {
+        let hold = self.hold_of(app, id)?;
+        if hold.kind != HoldKind::Quarantine {
+            return None;
+        }
+        Some(Decision::reply(if context.is_replication {
+            Reply::Done
+        } else {
+            Reply::Held(*hold)
+        }))
+    }
+
     /// What the end of a drain, or of what it drained, does to it. A quarantine stays.
     pub(super) fn hold_ends(
         &self,
