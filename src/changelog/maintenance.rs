@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Published;
+use crate::registry::Registry;
 use crate::store::{
     CheckpointHold, CheckpointLease, CheckpointOverride, CheckpointSource, LogReader, StoreError,
 };
@@ -29,36 +30,43 @@ pub fn write_checkpoint(
     state: &Published,
     at: Millis,
 ) -> Result<(), StoreError> {
-    let mut leases = state.registry.apps().flat_map(|(app, application)| {
-        application.leases().map(|lease| CheckpointLease {
-            app: app.clone(),
-            id: lease.instance().id(),
-            lsn: lease.lsn,
-            image: lease.to_image(),
-        })
-    });
-    let mut overrides = state
-        .registry
+    let registry = &state.registry;
+    reader.write_checkpoint(CheckpointSource {
+        lsn: state.lsn(),
+        at,
+        expected_clients: registry.len(),
+        leases: &mut leases_of(registry),
+        overrides: &mut overrides_of(registry),
+        holds: &mut holds_of(registry),
+    })
+}
+
+/// The leases of a state, as a checkpoint has them.
+pub(crate) fn leases_of(registry: &Registry) -> impl Iterator<Item = CheckpointLease> {
+    registry.leases().map(|lease| CheckpointLease {
+        app: lease.instance().app.clone(),
+        id: lease.instance().id(),
+        lsn: lease.lsn,
+        image: lease.to_image(),
+    })
+}
+
+/// The overrides of a state, as a checkpoint has them.
+pub(crate) fn overrides_of(registry: &Registry) -> impl Iterator<Item = CheckpointOverride> {
+    registry
         .overrides()
         .map(|(key, status)| CheckpointOverride {
             app: key.app.clone(),
             id: key.id.clone(),
             status,
-        });
-    let mut holds = state
-        .registry
-        .holds()
-        .map(|(app, id, hold)| CheckpointHold {
-            app: app.clone(),
-            id: id.clone(),
-            hold: *hold,
-        });
-    reader.write_checkpoint(CheckpointSource {
-        lsn: state.lsn(),
-        at,
-        expected_clients: state.registry.len(),
-        leases: &mut leases,
-        overrides: &mut overrides,
-        holds: &mut holds,
+        })
+}
+
+/// The holds of a state, as a checkpoint has them.
+pub(crate) fn holds_of(registry: &Registry) -> impl Iterator<Item = CheckpointHold> {
+    registry.holds().map(|(app, id, hold)| CheckpointHold {
+        app: app.clone(),
+        id: id.clone(),
+        hold: *hold,
     })
 }

@@ -26,6 +26,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 #[cfg(test)]
 pub(crate) use apply::{Asked, apply};
 pub use maintenance::{Maintenance, write_checkpoint};
+pub(crate) use maintenance::{holds_of, leases_of, overrides_of};
 pub use recover::{Facts, Recovered, recover};
 pub use writer::{Opener, WriterSettings};
 

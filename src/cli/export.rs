@@ -12,10 +12,11 @@ use super::offline::Reading;
 use super::past;
 use super::screen::Screen;
 use super::sink::Sink;
+use crate::changelog::{holds_of, leases_of, overrides_of};
 use crate::portable::{self, End, FORM, Head, PortableLine, State};
+use crate::registry::Registry;
 use crate::registry::change::{HoldEffect, LeaseImage, Record};
 use crate::registry::status::Status;
-use crate::registry::{OverrideKey, Registry};
 use crate::store::{Checkpoint, CheckpointHold, CheckpointLease, CheckpointOverride, LogReader};
 use crate::types::{InstanceId, Lsn, Millis};
 use crate::wire::{
@@ -222,44 +223,14 @@ fn stored_history(
         let state = Checkpoint {
             lsn: registry.lsn(),
             at: opened.last_alive,
-            leases: leases_of(&registry),
-            overrides: overrides_of(&registry),
-            holds: holds_of(&registry),
+            leases: leases_of(&registry).collect(),
+            overrides: overrides_of(&registry).collect(),
+            holds: holds_of(&registry).collect(),
             expected_clients: registry.len(),
         };
         checkpoint(state, &mut end, sink, screen)?;
     }
     sink.line(&PortableLine::End(end).to_json(), screen)
-}
-
-/// The leases of a state, as a checkpoint has them.
-pub(super) fn leases_of(registry: &Registry) -> Vec<CheckpointLease> {
-    let leases = registry.leases().map(|lease| CheckpointLease {
-        app: lease.instance().app.clone(),
-        id: lease.instance().id(),
-        lsn: lease.lsn,
-        image: lease.to_image(),
-    });
-    leases.collect()
-}
-
-/// The overrides of a state, as a checkpoint has them.
-pub(super) fn overrides_of(registry: &Registry) -> Vec<CheckpointOverride> {
-    let overrides = registry.overrides().map(|(key, status)| {
-        let OverrideKey { app, id } = key.clone();
-        CheckpointOverride { app, id, status }
-    });
-    overrides.collect()
-}
-
-/// The holds of a state, as a checkpoint has them.
-pub(super) fn holds_of(registry: &Registry) -> Vec<CheckpointHold> {
-    let holds = registry.holds().map(|(app, id, hold)| CheckpointHold {
-        app: app.clone(),
-        id: id.clone(),
-        hold: *hold,
-    });
-    holds.collect()
 }
 
 /// A state with everything in it.

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::args::ImportArgs;
-use super::export::{holds_of, leases_of, overrides_of};
 use super::failure::{Exit, Failure, Outcome};
 use super::lines::LINE_MAX;
 use super::offline;
 use super::screen::Screen;
 use super::store::show_progress;
+use crate::changelog::{holds_of, leases_of, overrides_of};
 use crate::portable::{self, End, FORM, PortableLine, State};
 use crate::registry::Registry;
 use crate::registry::change::Record;
@@ -249,9 +249,9 @@ impl Import {
                     "the file has no state at its end, and its records do not go back to the beginning",
                 ));
             };
-            self.leases = leases_of(&registry);
-            self.overrides = overrides_of(&registry);
-            self.holds = holds_of(&registry);
+            self.leases = leases_of(&registry).collect();
+            self.overrides = overrides_of(&registry).collect();
+            self.holds = holds_of(&registry).collect();
             self.state = Some(State {
                 lsn: self.last.0,
                 at: self.last_at.0,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Registry;
 use super::change::{Change, ChangeKind, HoldEffect, LeaseImage, OverrideEffect};
 use super::command::{Adoption, Context, Decision, Overrides, Reply};
-use super::decide::{duration_ms, reported_status};
+use super::decide::{duration_ms, first_up, reported_status};
 use super::instance::{ActionType, Instance};
 use super::lease::Lease;
 use super::rules::ReplicatedVersion;
@@ -117,10 +117,8 @@ impl Registry {
         } else {
             ActionType::Modified
         });
-        let mut service_up_at = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
-        if instance.status == Status::Up && service_up_at == Millis::ZERO {
-            service_up_at = context.now.wall;
-        }
+        let up_before = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
+        let service_up_at = first_up(up_before, instance.status, context);
         let image = LeaseImage {
             reported,
             duration_ms: duration_ms(instance.lease.duration_secs),

@@ -84,10 +84,8 @@ impl Registry {
         let updated = self.registration_time(sent, existing, context);
         instance.last_updated_timestamp = updated;
 
-        let mut service_up_at = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
-        if instance.status == Status::Up && service_up_at == Millis::ZERO {
-            service_up_at = context.now.wall;
-        }
+        let up_before = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
+        let service_up_at = first_up(up_before, instance.status, context);
         let image = LeaseImage {
             reported,
             duration_ms: duration_ms(sent.lease.duration_secs),
@@ -173,9 +171,7 @@ impl Registry {
         let mut image = lease.to_image();
         if is_visible {
             mark_modified(&mut instance, context);
-            if status == Status::Up && image.service_up_at == Millis::ZERO {
-                image.service_up_at = context.now.wall;
-            }
+            image.service_up_at = first_up(image.service_up_at, status, context);
         }
         image.instance = Arc::new(instance);
         change_of(
@@ -327,9 +323,7 @@ impl Registry {
         self.raise_dirty(&mut instance, dirty, context);
         mark_modified(&mut instance, context);
         let mut image = lease.to_image();
-        if status == Status::Up && image.service_up_at == Millis::ZERO {
-            image.service_up_at = context.now.wall;
-        }
+        image.service_up_at = first_up(image.service_up_at, status, context);
         image.instance = Arc::new(instance);
         let effect = OverrideEffect::Set(status);
         let mut change = change_of(ChangeKind::OverrideSet, image, effect, true);
@@ -374,11 +368,8 @@ impl Registry {
         mark_modified(&mut instance, context);
         let mut image = lease.to_image();
         // The original leaves this to the re-registration that it forces.
-        if self.rules.override_lift == OverrideLift::Reported
-            && instance.status == Status::Up
-            && image.service_up_at == Millis::ZERO
-        {
-            image.service_up_at = context.now.wall;
+        if self.rules.override_lift == OverrideLift::Reported {
+            image.service_up_at = first_up(image.service_up_at, instance.status, context);
         }
         image.instance = Arc::new(instance);
         let effect = OverrideEffect::Remove;
@@ -523,6 +514,15 @@ pub(super) fn change_of(
         override_effect,
         hold_effect: HoldEffect::Keep,
         visible,
+    }
+}
+
+/// When an instance was first UP: `before`, or now if it never was and is.
+pub(super) fn first_up(before: Millis, status: Status, context: &Context) -> Millis {
+    if status == Status::Up && before == Millis::ZERO {
+        context.now.wall
+    } else {
+        before
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::Registry;
 use super::change::{Change, ChangeKind, HoldEffect, LeaseImage, OverrideEffect};
 use super::command::{Context, Decision, Reply};
-use super::decide::{change_of, mark_modified};
+use super::decide::{change_of, first_up, mark_modified};
 use super::instance::Instance;
 use super::lease::Lease;
 use super::status::Status;
@@ -313,9 +313,7 @@ fn held(lease: &Arc<Lease>, hold: Hold, context: &Context) -> Change {
 
 fn with_instance(lease: &Lease, instance: Instance, context: &Context) -> LeaseImage {
     let mut image = lease.to_image();
-    if instance.status == Status::Up && image.service_up_at == Millis::ZERO {
-        image.service_up_at = context.now.wall;
-    }
+    image.service_up_at = first_up(image.service_up_at, instance.status, context);
     image.instance = Arc::new(instance);
     image
 }

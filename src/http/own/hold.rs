@@ -39,8 +39,9 @@ impl Api {
         })?;
         let (app, id) = (AppName::new(app), InstanceId::new(id));
         let known = self.log.published().registry.hold_of(&app, &id).copied();
+        let known = known.filter(|hold| hold.kind == kind);
         if matches!(*head.method, Method::GET | Method::HEAD) {
-            return match known.filter(|hold| hold.kind == kind) {
+            return match known {
                 Some(hold) => json(&self.shown(&app, &id, &hold)),
                 None => Err(no_hold(kind, &app, &id)),
             };
@@ -66,7 +67,7 @@ impl Api {
                 is_released: false,
             }
         } else {
-            match known.filter(|hold| hold.kind == kind) {
+            match known {
                 Some(hold) => Hold {
                     is_released: true,
                     ..hold
@@ -91,11 +92,9 @@ impl Api {
             )),
             _ => {
                 let state = self.log.published();
-                match state.registry.known_hold(&app, &id) {
-                    Some(hold) => json(&self.shown(&app, &id, hold)),
-                    // It ended meanwhile.
-                    None => json(&self.shown(&app, &id, &hold)),
-                }
+                // It may have ended, and be forgotten, meanwhile.
+                let now = state.registry.known_hold(&app, &id).unwrap_or(&hold);
+                json(&self.shown(&app, &id, now))
             }
         }
     }
