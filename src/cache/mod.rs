@@ -27,7 +27,7 @@ use moka::sync::Cache;
 
 pub use build::{Form, Renewals, list_of};
 pub use payload::{Body, Payload, Version};
-pub use view::{view_of, view_of_image};
+pub use view::{view_for_peer, view_of, view_of_image};
 
 use crate::changelog::Published;
 use crate::types::AppName;

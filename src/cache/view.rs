@@ -12,6 +12,17 @@ pub fn view_of<'a>(lease: &'a Lease, own_instance_id: &str) -> InstanceView<'a> 
     view
 }
 
+/// A lease as a peer is told of it; if it is of our own kind, at a moment of the monotonic clock.
+pub fn view_for_peer<'a>(
+    lease: &'a Lease,
+    own_instance_id: &str,
+    is_ours_at: Option<Millis>,
+) -> InstanceView<'a> {
+    let mut view = view_of(lease, own_instance_id);
+    view.times.vouched_ms = is_ours_at.map(|now| lease.vouched_ms(now));
+    view
+}
+
 /// A lease as a change record has it.
 pub fn view_of_image<'a>(image: &'a LeaseImage, own_instance_id: &str) -> InstanceView<'a> {
     let instance = &*image.instance;
@@ -22,6 +33,7 @@ pub fn view_of_image<'a>(image: &'a LeaseImage, own_instance_id: &str) -> Instan
             last_renewal: shown(image.renewed_at),
             eviction: shown(image.evicted_at),
             service_up: shown(image.service_up_at),
+            vouched_ms: None,
         },
         is_coordinating: instance.id().as_str() == own_instance_id,
     }

@@ -142,6 +142,7 @@ fn view(image: &LeaseImage) -> InstanceView<'_> {
             last_renewal: ms(image.renewed_at),
             eviction: ms(image.evicted_at),
             service_up: ms(image.service_up_at),
+            vouched_ms: None,
         },
         is_coordinating: false,
     }

@@ -9,7 +9,7 @@ use tracing::debug;
 use super::answer::{self, Answer};
 use super::request;
 use super::{Api, Head};
-use crate::cache::view_of;
+use crate::cache::view_for_peer;
 use crate::changelog::Request;
 use crate::config::XmlSingleStatus;
 use crate::registry::change::Origin;
@@ -72,10 +72,17 @@ impl Api {
             Err(why) => return answer::unavailable(&why),
         };
         let outcomes = plan.answers(&replies, &self.log.published().registry);
-        self.respond(&outcomes, negotiated)
+        self.respond(&outcomes, terms.is_our_kind, negotiated)
     }
 
-    fn respond(&self, outcomes: &[ItemOutcome], negotiated: Negotiated) -> Answer {
+    fn respond(
+        &self,
+        outcomes: &[ItemOutcome],
+        is_our_kind: bool,
+        negotiated: Negotiated,
+    ) -> Answer {
+        let own_id = self.own_id();
+        let is_ours_at = is_our_kind.then(|| self.clock.now().mono);
         let shows_entities = self.config.registry.conflict_brings_instance;
         let answers = outcomes.iter().map(|outcome| ItemAnswer {
             status: outcome.status,
@@ -83,7 +90,7 @@ impl Api {
                 .entity
                 .as_deref()
                 .filter(|_| shows_entities)
-                .map(|lease| view_of(lease, self.own_id())),
+                .map(|lease| view_for_peer(lease, own_id, is_ours_at)),
         });
         let mut text = Vec::new();
         let is_v1 = self.config.compatibility.xml_single_status == XmlSingleStatus::V1;

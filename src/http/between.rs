@@ -83,9 +83,11 @@ impl Api {
         let asking = request::identity(head.headers);
         let told = asking.and_then(|asking| self.peers.told(&asking.node_id));
         let (state, own_id) = (self.log.snapshot(), self.own_id().to_owned());
-        let compared =
-            tokio::task::spawn_blocking(move || inbound::compare(&state, &question, told, &own_id))
-                .await;
+        let now = self.clock.now().mono;
+        let compared = tokio::task::spawn_blocking(move || {
+            inbound::compare(&state, &question, told, &own_id, now)
+        })
+        .await;
         let Ok((compared, commands)) = compared else {
             return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
         };

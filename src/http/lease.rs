@@ -357,6 +357,7 @@ fn takes_reason(command: &Command) -> bool {
         | Command::Renew { .. }
         | Command::UpdateMetadata { .. }
         | Command::Adopt(_)
+        | Command::Expire { .. }
         | Command::Hold { .. }
         | Command::EndHolds(_)
         | Command::Evict(_) => false,

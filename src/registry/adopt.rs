@@ -11,7 +11,7 @@ use super::change::{Change, ChangeKind, HoldEffect, LeaseImage, OverrideEffect};
 use super::command::{Adoption, Context, Decision, Overrides, Reply};
 use super::decide::{duration_ms, first_up, reported_status};
 use super::instance::{ActionType, Instance};
-use super::lease::Lease;
+use super::lease::{Lease, is_vouched};
 use super::rules::ReplicatedVersion;
 use super::status::{Status, effective};
 use super::version::{self, Version};
@@ -56,17 +56,21 @@ impl Registry {
         sent.last_updated_timestamp = version::told(context.now.wall, sent.last_updated_timestamp);
         let registered = version::told(context.now.wall, adoption.registered);
         let (app, id) = (sent.app.clone(), sent.id());
+        let duration_ms = duration_ms(sent.lease.duration_secs);
+        let vouched_ms = adoption.vouched_ms.unwrap_or(duration_ms);
+        let is_vouched = is_vouched(vouched_ms, duration_ms);
         let Some(existing) = self.lease(app.as_str(), id.as_str()) else {
             let born = Version {
                 dirty: sent.last_dirty_timestamp,
                 updated: registered.min(sent.last_updated_timestamp),
             };
-            // Cancelled here after it was registered: whoever sent it learns that by a comparison.
+            // It was cancelled here after it was registered, or ran out and nobody knows better: whoever
+            // sent it learns that by a comparison.
             let stone = self.tombstone(&app, &id);
-            if stone.is_some_and(|stone| stone.is_cancelled && stone.reaches(born)) {
+            if stone.is_some_and(|stone| stone.ends(born, is_vouched)) {
                 return Decision::reply(Reply::Done);
             }
-            return self.take(sent, registered, None, context);
+            return self.take(sent, registered, vouched_ms, None, context);
         };
         let mine = existing.instance();
         let order = Version::of(mine)
@@ -75,22 +79,27 @@ impl Registry {
         match order {
             Ordering::Greater => Decision::reply(Reply::Conflict(existing.clone())),
             Ordering::Equal => Decision {
-                renews: Some(existing.clone()),
+                renews: Some(existing)
+                    .filter(|lease| is_vouched && !lease.is_vouched(context.now.mono))
+                    .cloned(),
                 ..Decision::reply(Reply::Done)
             },
             Ordering::Less => {
                 if adoption.overrides == Overrides::Merged {
                     keep_override(existing, &mut sent);
                 }
-                self.take(sent, registered, Some(existing), context)
+                let vouched_ms = vouched_ms.max(existing.vouched_ms(context.now.mono));
+                self.take(sent, registered, vouched_ms, Some(existing), context)
             }
         }
     }
 
+    /// The state is taken over, with a lease that runs as long as the sender vouches for it.
     fn take(
         &self,
         mut instance: Instance,
         registered: i64,
+        vouched_ms: u64,
         existing: Option<&Arc<Lease>>,
         context: &Context,
     ) -> Decision {
@@ -119,13 +128,19 @@ impl Registry {
         });
         let up_before = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
         let service_up_at = first_up(up_before, instance.status, context);
+        let duration_ms = duration_ms(instance.lease.duration_secs);
+        // A renewed lease lives twice as long at most (`Lease::renew`).
+        let ends = context
+            .now
+            .wall
+            .plus(vouched_ms.min(duration_ms.saturating_mul(2)));
         let image = LeaseImage {
             reported,
-            duration_ms: duration_ms(instance.lease.duration_secs),
+            duration_ms,
             registered_at: Millis(u64::try_from(registered).unwrap_or(0)),
             service_up_at,
             evicted_at: Millis::ZERO,
-            renewed_at: context.now.wall,
+            renewed_at: Millis(ends.since(Millis(duration_ms))),
             instance: Arc::new(instance),
         };
         let change = Change {

@@ -33,6 +33,13 @@ pub enum Command {
         id: InstanceId,
         version: Option<Version>,
     },
+    /// On a node of our own kind the lease ran out, in this version: it ends here too, unless it is
+    /// known here that the instance lives.
+    Expire {
+        app: AppName,
+        id: InstanceId,
+        version: Version,
+    },
     /// `PUT /apps/{app}/{id}/status`.
     SetStatus {
         app: AppName,
@@ -72,6 +79,9 @@ pub struct Adoption {
     pub instance: Arc<Instance>,
     /// When it was registered, wall time, ms; 0 if the peer does not say.
     pub registered: i64,
+    /// For how long a sign of life that reached the peer vouches for it (`Lease::vouched_ms`); `None` if
+    /// the peer does not say: then it is as good as registered now.
+    pub vouched_ms: Option<u64>,
     pub overrides: Overrides,
 }
 

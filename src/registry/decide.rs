@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use super::Registry;
 use super::change::{Change, ChangeKind, HoldEffect, LeaseImage, OverrideEffect};
-use super::command::{Command, Context, Decision, Eviction, Renewal, Reply};
-use super::eviction;
+use super::command::{Command, Context, Decision, Renewal, Reply};
 use super::instance::{ActionType, Instance};
 use super::lease::Lease;
 use super::rules::{
@@ -28,6 +27,7 @@ impl Registry {
             }
             Command::Adopt(adoption) => self.decide_adopt(adoption, context),
             Command::Cancel { app, id, version } => self.decide_cancel(app, id, *version, context),
+            Command::Expire { app, id, version } => self.decide_expiry(app, id, *version, context),
             Command::SetStatus {
                 app,
                 id,
@@ -440,52 +440,6 @@ impl Registry {
                     ..Decision::reply(Reply::Done)
                 }
             }
-        }
-    }
-
-    /// A lease that goes. Its override goes with it, but for a quarantine's, which waits for the next.
-    pub(super) fn removal(&self, kind: ChangeKind, lease: &Lease, context: &Context) -> Change {
-        let mut instance = (**lease.instance()).clone();
-        instance.action_type = Some(ActionType::Deleted);
-        instance.last_updated_timestamp =
-            version::after(context.now.wall, instance.last_updated_timestamp);
-        let (app, id) = (instance.app.clone(), instance.id());
-        let image = LeaseImage {
-            instance: Arc::new(instance),
-            evicted_at: context.now.wall,
-            ..lease.to_image()
-        };
-        let effect = if self.is_quarantined(&app, &id) {
-            OverrideEffect::Keep
-        } else {
-            OverrideEffect::Remove
-        };
-        Change {
-            hold_effect: self.hold_ends(&app, &id, context),
-            ..change_of(kind, image, effect, true)
-        }
-    }
-
-    /// `protocol.md` 5.4: each eviction is a cancel of its own.
-    fn decide_eviction(&self, eviction: &Eviction, context: &Context) -> Decision {
-        if !context.expiration_enabled {
-            return Decision::reply(Reply::Evicted {
-                evicted: 0,
-                expired: 0,
-            });
-        }
-        let (leases, expired) = eviction::choose(self, eviction, context.now.mono);
-        let changes: Vec<Change> = leases
-            .iter()
-            .map(|lease| self.removal(ChangeKind::Evicted, lease, context))
-            .collect();
-        let reply = Reply::Evicted {
-            evicted: changes.len(),
-            expired,
-        };
-        Decision {
-            changes,
-            ..Decision::reply(reply)
         }
     }
 }

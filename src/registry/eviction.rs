@@ -1,19 +1,93 @@
-//! Which leases an eviction run takes (`protocol.md` 5.4): all that are over, but never more than
-//! the share that self-preservation tolerates, chosen at random when there are more.
+//! How leases go: what a removal is, which ones an eviction run takes (`protocol.md` 5.4: all that are
+//! over, but never more than the share that self-preservation tolerates, chosen at random when there
+//! are more), and what follows when one ran out on another node.
 
 use std::sync::Arc;
 
-use crate::registry::Registry;
-use crate::registry::command::Eviction;
+use crate::registry::change::{Change, ChangeKind, LeaseImage, OverrideEffect};
+use crate::registry::command::{Context, Decision, Eviction, Reply};
+use crate::registry::decide::change_of;
+use crate::registry::instance::ActionType;
 use crate::registry::lease::Lease;
-use crate::types::Millis;
+use crate::registry::version::{self, Version};
+use crate::registry::{Registry, Tombstone};
+use crate::types::{AppName, InstanceId, Millis};
+
+impl Registry {
+    /// A lease that goes. Its override goes with it, but for a quarantine's, which waits for the next.
+    pub(super) fn removal(&self, kind: ChangeKind, lease: &Lease, context: &Context) -> Change {
+        let mut instance = (**lease.instance()).clone();
+        instance.action_type = Some(ActionType::Deleted);
+        instance.last_updated_timestamp =
+            version::after(context.now.wall, instance.last_updated_timestamp);
+        let (app, id) = (instance.app.clone(), instance.id());
+        let image = LeaseImage {
+            instance: Arc::new(instance),
+            evicted_at: context.now.wall,
+            ..lease.to_image()
+        };
+        let effect = if self.is_quarantined(&app, &id) {
+            OverrideEffect::Keep
+        } else {
+            OverrideEffect::Remove
+        };
+        Change {
+            hold_effect: self.hold_ends(&app, &id, context),
+            ..change_of(kind, image, effect, true)
+        }
+    }
+
+    /// `protocol.md` 5.4: each eviction is a cancel of its own.
+    pub(super) fn decide_eviction(&self, eviction: &Eviction, context: &Context) -> Decision {
+        if !context.expiration_enabled {
+            return Decision::reply(Reply::Evicted {
+                evicted: 0,
+                expired: 0,
+            });
+        }
+        let (leases, expired) = choose(self, eviction, context.now.mono);
+        let changes: Vec<Change> = leases
+            .iter()
+            .map(|lease| self.removal(ChangeKind::Evicted, lease, context))
+            .collect();
+        let reply = Reply::Evicted {
+            evicted: changes.len(),
+            expired,
+        };
+        Decision {
+            changes,
+            ..Decision::reply(reply)
+        }
+    }
+
+    /// Evictions are not replicated (`protocol.md` 3.4). A node of our own kind that finds by a
+    /// comparison that a lease ran out elsewhere ends it too, whatever protects leases here: the other
+    /// node saw as much of the client as this one, or more.
+    pub(super) fn decide_expiry(
+        &self,
+        app: &AppName,
+        id: &InstanceId,
+        version: Version,
+        context: &Context,
+    ) -> Decision {
+        let Some(lease) = self.lease(app.as_str(), id.as_str()) else {
+            return Decision::reply(Reply::NotFound);
+        };
+        let expired = Tombstone {
+            version,
+            is_cancelled: false,
+            at: context.now.wall,
+        };
+        let registered = Version::of_registration(&lease.image);
+        if !expired.ends(registered, lease.is_vouched(context.now.mono)) {
+            return Decision::reply(Reply::Conflict(lease.clone()));
+        }
+        Decision::change(self.removal(ChangeKind::Evicted, lease, context))
+    }
+}
 
 /// The leases to evict at `now` (monotonic), and how many are over in all.
-pub(super) fn choose(
-    registry: &Registry,
-    eviction: &Eviction,
-    now: Millis,
-) -> (Vec<Arc<Lease>>, usize) {
+fn choose(registry: &Registry, eviction: &Eviction, now: Millis) -> (Vec<Arc<Lease>>, usize) {
     let mut expired: Vec<Arc<Lease>> = registry
         .leases()
         .filter(|lease| lease.is_expired(now, eviction.extra_ms))

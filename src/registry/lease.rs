@@ -5,7 +5,7 @@
 //! (design 1).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::registry::change::LeaseImage;
 use crate::registry::instance::Instance;
@@ -42,6 +42,22 @@ impl Lease {
         self.clock.renewed().plus(self.image.duration_ms).since(now)
     }
 
+    /// For how long a sign of life that reached this node still vouches for the instance, ms; 0 while
+    /// the lease runs on a grace.
+    pub fn vouched_ms(&self, now: Millis) -> u64 {
+        if self.clock.is_grace() {
+            0
+        } else {
+            self.remaining_ms(now)
+        }
+    }
+
+    /// Whether it is known here that the instance lives, so that it stays though its lease ran out on
+    /// another node ([`is_vouched`]).
+    pub fn is_vouched(&self, now: Millis) -> bool {
+        is_vouched(self.vouched_ms(now), self.image.duration_ms)
+    }
+
     /// Renews the lease. The original sets the last renewal one duration into the future, so that
     /// a renewed lease lives twice as long; `expiry` says whether to do the same.
     pub fn renew(&self, now: Now, expiry: LeaseExpiry) {
@@ -64,6 +80,13 @@ impl Lease {
     }
 }
 
+/// Whether a lease that runs for so many ms on a sign of life is known to be alive. In its last
+/// quarter it is not: nodes learn of a renewal one after the other, and what is left by then of a lease
+/// whose client is silent must not weigh against a node where it is over.
+pub(super) fn is_vouched(vouched_ms: u64, duration_ms: u64) -> bool {
+    vouched_ms > duration_ms / 4
+}
+
 /// When a lease was renewed last, on both clocks. Relaxed order is enough: nothing else is
 /// published through these two, and a reader that sees one new and one old value is off by one
 /// renewal, as it would be a microsecond earlier.
@@ -72,6 +95,7 @@ pub struct LeaseClock {
     mono: AtomicU64,
     wall: AtomicU64,
     by_client: AtomicU64,
+    is_grace: AtomicBool,
 }
 
 impl LeaseClock {
@@ -80,7 +104,26 @@ impl LeaseClock {
             mono: AtomicU64::new(renewed.mono.0),
             wall: AtomicU64::new(renewed.wall.0),
             by_client: AtomicU64::new(0),
+            is_grace: AtomicBool::new(false),
         }
+    }
+
+    /// The clock of a lease that starts with a change at `at` (wall, and `mono` on the other clock).
+    /// What the change knows of its last renewal may be older or, as the original counts, lie ahead:
+    /// the lease runs to the same end. One that nobody vouches for any more gets a grace instead.
+    pub fn of_change(image: &LeaseImage, at: Millis, mono: Millis) -> Self {
+        let wall = image.renewed_at;
+        let vouched_ms = wall.plus(image.duration_ms).since(at);
+        if !is_vouched(vouched_ms, image.duration_ms) {
+            let clock = Self::new(Now { wall, mono });
+            clock.is_grace.store(true, Ordering::Relaxed);
+            return clock;
+        }
+        let mono = mono.plus(wall.since(at)).0.saturating_sub(at.since(wall));
+        Self::new(Now {
+            wall,
+            mono: Millis(mono),
+        })
     }
 
     /// Monotonic time of the last renewal; decides expiry.
@@ -103,14 +146,22 @@ impl LeaseClock {
         self.by_client.store(mono.0, Ordering::Relaxed);
     }
 
+    /// Whether the lease runs only because nobody knows better: it was recovered, or taken over from a
+    /// node that did not know either, and no sign of life came since.
+    pub fn is_grace(&self) -> bool {
+        self.is_grace.load(Ordering::Relaxed)
+    }
+
     pub fn set(&self, renewed: Now) {
         self.mono.store(renewed.mono.0, Ordering::Relaxed);
         self.wall.store(renewed.wall.0, Ordering::Relaxed);
+        self.is_grace.store(false, Ordering::Relaxed);
     }
 
     /// Gives the lease a full duration from `mono` on, without touching what is shown: the grace
     /// of a lease that was recovered (design 2).
     pub fn restart(&self, mono: Millis) {
+        self.is_grace.store(true, Ordering::Relaxed);
         self.mono.store(mono.0, Ordering::Relaxed);
     }
 }

@@ -303,12 +303,8 @@ impl Registry {
                 .lease(change.app.as_str(), change.id.as_str())
                 .filter(|_| !change.kind.restarts_lease())
                 .map(|lease| lease.clock.clone());
-            let clock = kept_clock.unwrap_or_else(|| {
-                Arc::new(LeaseClock::new(Now {
-                    wall: image.renewed_at,
-                    mono,
-                }))
-            });
+            let clock = kept_clock
+                .unwrap_or_else(|| Arc::new(LeaseClock::of_change(image, record.at, mono)));
             let lease = Lease {
                 image: image.clone(),
                 clock,

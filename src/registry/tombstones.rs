@@ -24,10 +24,15 @@ pub struct Tombstone {
 }
 
 impl Tombstone {
-    /// Whether the removal is about a lease that was registered in this version: `registration` is
-    /// [`Version::of_registration`].
-    pub fn reaches(&self, registration: Version) -> bool {
-        registration.is_before_cancel(self.version)
+    /// Whether the removal ends a lease that is known elsewhere, registered in this version
+    /// ([`Version::of_registration`]): a cancel does, of that version; an expiry unless a sign of life that
+    /// only the other node had vouches for the instance (`Lease::is_vouched`).
+    pub fn ends(&self, registration: Version, is_vouched: bool) -> bool {
+        if self.is_cancelled {
+            registration.is_before_cancel(self.version)
+        } else {
+            !is_vouched && registration.dirty <= self.version.dirty
+        }
     }
 }
 

@@ -190,11 +190,12 @@ fn command_of(
     let command = match action {
         Action::Register => {
             let draft = item.instance.ok_or(500_u16)?;
-            let registered = draft.lease_times.registration;
+            let times = draft.lease_times;
             match wire::validate(draft, &app_text, terms.validates_data_center_id) {
                 Ok(instance) if terms.is_our_kind => Command::Adopt(Adoption {
                     instance: instance.into(),
-                    registered,
+                    registered: times.registration,
+                    vouched_ms: times.vouched_ms,
                     overrides,
                 }),
                 Ok(instance) => Command::Register(instance.into()),

@@ -152,7 +152,9 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
     let mut commands: Vec<Command> = Vec::new();
     let mut refused = list.refused;
     let state = context.log.snapshot();
-    for draft in list.drafts {
+    for mut draft in list.drafts {
+        // Whether it lives, the list does not say: a renewal will.
+        draft.lease_times.vouched_ms = Some(0);
         match adoption(draft, is_our_kind, Overrides::Whole, &state.registry) {
             Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,

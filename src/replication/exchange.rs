@@ -8,13 +8,13 @@ use super::inbound::Compared;
 use super::outbound::Item;
 use super::reconcile::{self, Comparison, Digests};
 use super::sender::{Ask, COMPARE_APPS, Failure, ItemResult, Kind, Outcome, differing};
-use crate::cache::view_of;
+use crate::cache::view_for_peer;
 use crate::registry::Registry;
 use crate::registry::command::{Adoption, Command, Overrides};
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::version::Version;
-use crate::types::{AppName, InstanceId};
+use crate::types::{AppName, InstanceId, Millis};
 use crate::wire::batch::{Action, OutgoingItem, decode_batch_response, write_batch};
 use crate::wire::{self, Draft, Limits, Refusal};
 
@@ -40,13 +40,14 @@ pub struct Reading<'a> {
     pub now: i64,
 }
 
-/// The request that asks for `ask`.
+/// The request that asks for `ask`, at `now` (monotonic).
 pub fn message(
     ask: &Ask,
     kind: &Kind,
     registry: &Registry,
     digests: &Digests,
     own_id: &str,
+    now: Millis,
 ) -> Message {
     let json = |path, body| Message {
         path,
@@ -54,8 +55,8 @@ pub fn message(
         body,
     };
     match ask {
-        Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id)),
-        Ask::Batch(items) => json(BATCH_PATH, batch(items, kind, own_id)),
+        Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id, now)),
+        Ask::Batch(items) => json(BATCH_PATH, batch(items, kind, own_id, now)),
         Ask::Renewals(items) => Message {
             path: super::RENEWALS_PATH,
             content_type: "application/octet-stream",
@@ -64,7 +65,7 @@ pub fn message(
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
         Ask::Compare(names) => json(
             super::COMPARE_PATH,
-            to_json(&Comparison::of(registry, names)),
+            to_json(&Comparison::of(registry, names, now)),
         ),
     }
 }
@@ -140,13 +141,14 @@ pub fn adoption(
     registry: &Registry,
 ) -> Result<Vec<Command>, Refusal> {
     let app = draft.app.to_string();
-    let registered = draft.lease_times.registration;
+    let times = draft.lease_times;
     let instance = wire::validate(draft, &app, false)?;
     if is_our_kind {
         let instance = instance.into();
         return Ok(vec![Command::Adopt(Adoption {
             instance,
-            registered,
+            registered: times.registration,
+            vouched_ms: times.vouched_ms,
             overrides,
         })]);
     }
@@ -192,6 +194,16 @@ pub fn repairs(
             version: Some(version),
         });
     }
+    for (app, id, dirty, updated) in &found.expired {
+        commands.push(Command::Expire {
+            app: AppName::new(app),
+            id: InstanceId::new(id),
+            version: Version {
+                dirty: *dirty,
+                updated: *updated,
+            },
+        });
+    }
     let Some(list) = &found.newer else {
         return (commands, 0);
     };
@@ -231,19 +243,19 @@ fn renewals(items: &[Item]) -> Vec<u8> {
         .collect()
 }
 
-fn batch(items: &[Item], kind: &Kind, own_id: &str) -> Vec<u8> {
+fn batch(items: &[Item], kind: &Kind, own_id: &str, now: Millis) -> Vec<u8> {
     let mut body = Vec::new();
     write_batch(
         &mut body,
-        items.iter().map(|item| outgoing(item, kind, own_id)),
+        items.iter().map(|item| outgoing(item, kind, own_id, now)),
     );
     body
 }
 
-fn outgoing<'a>(item: &'a Item, kind: &Kind, own_id: &str) -> OutgoingItem<'a> {
+fn outgoing<'a>(item: &'a Item, kind: &Kind, own_id: &str, now: Millis) -> OutgoingItem<'a> {
     match item {
         Item::Register(lease) => OutgoingItem {
-            instance: Some(view_of(lease, own_id)),
+            instance: Some(view_for_peer(lease, own_id, kind.is_ours().then_some(now))),
             ..of(lease, Action::Register)
         },
         Item::Heartbeat { lease, overridden } => OutgoingItem {
@@ -259,7 +271,9 @@ fn outgoing<'a>(item: &'a Item, kind: &Kind, own_id: &str) -> OutgoingItem<'a> {
         // What exactly was cancelled, Java peers neither say nor ask.
         Item::Cancel(lease) => OutgoingItem {
             status: None,
-            instance: kind.is_ours().then(|| view_of(lease, own_id)),
+            instance: kind
+                .is_ours()
+                .then(|| view_for_peer(lease, own_id, Some(now))),
             ..of(lease, Action::Cancel)
         },
     }
@@ -288,7 +302,7 @@ mod tests {
 
     /// The instance as a peer answers a conflict with it.
     fn conflict(peer: &Scene) -> Draft {
-        let entity = Some(view_of(peer.lease("SHOP", "1"), "peer"));
+        let entity = Some(view_for_peer(peer.lease("SHOP", "1"), "peer", None));
         let answer = ItemAnswer {
             status: 409,
             entity,

@@ -9,11 +9,12 @@ use serde_json::value::RawValue;
 
 use super::holds::{self, Told};
 use super::reconcile::{self, Comparison, Repairs};
-use crate::cache::view_of;
+use crate::cache::view_for_peer;
 use crate::changelog::Published;
 use crate::registry::command::{Command, Reply};
 use crate::registry::lease::Lease;
-use crate::types::{AppName, InstanceId, Lsn};
+use crate::registry::version::Version;
+use crate::types::{AppName, InstanceId, Lsn, Millis};
 use crate::wire::{self, Detail, Format};
 
 /// The answer to a [`Comparison`].
@@ -24,11 +25,14 @@ pub struct Compared {
     /// What the asking side should cancel, with the version that was cancelled: dirty timestamp and
     /// time of the change.
     pub cancelled: Vec<(String, String, i64, i64)>,
+    /// What ran out at the asked side, and nobody vouches for: the asking side should end it too.
+    #[serde(default)]
+    pub expired: Vec<(String, String, i64, i64)>,
     /// What the asked side has newer, as a list in the original's JSON.
     pub newer: Option<Box<RawValue>>,
     /// How many that are.
     pub newer_count: usize,
-    /// What the asked side cancelled because the asking one had.
+    /// What the asked side cancelled because the asking one had, or ended because it ran out there.
     pub cancelled_here: usize,
     /// What the asked side knows of holds, if it was asked.
     #[serde(default)]
@@ -40,6 +44,7 @@ impl Compared {
     pub fn len(&self) -> usize {
         self.wanted.len()
             + self.cancelled.len()
+            + self.expired.len()
             + self.newer_count
             + self.cancelled_here
             + self.holds.len()
@@ -130,8 +135,8 @@ impl Fingerprints {
     }
 }
 
-/// Compares: the answer, and the commands that cancel here what the other side cancelled. If the log
-/// does not take them now, the next comparison finds the same again.
+/// Compares at `now` (monotonic): the answer, and the commands that end here what the other side cancelled
+/// or what ran out there. If the log does not take them now, the next comparison finds the same again.
 ///
 /// `told` is up to where the other side has heard of our changes; `None` if it is told nothing. What
 /// was changed here behind it is not asked for: first that change has to get there.
@@ -140,8 +145,9 @@ pub fn compare(
     question: &Comparison,
     told: Option<Lsn>,
     own_id: &str,
+    now: Millis,
 ) -> (Compared, Vec<Command>) {
-    let mut repairs = reconcile::compare(&state.registry, question);
+    let mut repairs = reconcile::compare(&state.registry, question, now);
     if let Some(told) = told {
         let records = state.delta.since(told.next());
         if let Some(records) = records {
@@ -156,7 +162,7 @@ pub fn compare(
             repairs.wanted.clear();
         }
     }
-    let mut answer = answer(state, &repairs, own_id, repairs.cancelled_there.len());
+    let mut answer = answer(state, &repairs, own_id, now);
     // Holds first: they decide what becomes of the states behind them.
     let mut commands = Vec::new();
     if let Some(theirs) = &question.holds {
@@ -172,32 +178,31 @@ pub fn compare(
             version: Some(version),
         });
     commands.extend(cancels);
+    let expiries = repairs.expired_there.into_iter();
+    commands.extend(expiries.map(|(app, id, version)| Command::Expire { app, id, version }));
     (answer, commands)
 }
 
-fn answer(state: &Published, repairs: &Repairs, own_id: &str, cancelled_here: usize) -> Compared {
+fn answer(state: &Published, repairs: &Repairs, own_id: &str, now: Millis) -> Compared {
     let names = |keys: &[(AppName, InstanceId)]| {
         keys.iter()
             .map(|(app, id)| (app.to_string(), id.to_string()))
             .collect()
     };
+    let versions = |gone: &[(AppName, InstanceId, Version)]| {
+        let texts = gone.iter().map(|(app, id, version)| {
+            let (app, id) = (app.to_string(), id.to_string());
+            (app, id, version.dirty, version.updated)
+        });
+        texts.collect()
+    };
     Compared {
         wanted: names(&repairs.wanted),
-        cancelled: repairs
-            .cancelled_here
-            .iter()
-            .map(|(app, id, version)| {
-                (
-                    app.to_string(),
-                    id.to_string(),
-                    version.dirty,
-                    version.updated,
-                )
-            })
-            .collect(),
-        newer: list_of(state, &repairs.ours_newer, own_id),
+        cancelled: versions(&repairs.cancelled_here),
+        expired: versions(&repairs.expired_here),
+        newer: list_of(state, &repairs.ours_newer, own_id, now),
         newer_count: repairs.ours_newer.len(),
-        cancelled_here,
+        cancelled_here: repairs.cancelled_there.len() + repairs.expired_there.len(),
         holds: Vec::new(),
     }
 }
@@ -207,6 +212,7 @@ fn list_of(
     state: &Published,
     keys: &[(AppName, InstanceId)],
     own_id: &str,
+    now: Millis,
 ) -> Option<Box<RawValue>> {
     if keys.is_empty() {
         return None;
@@ -228,7 +234,7 @@ fn list_of(
             format,
             detail,
             app.as_str(),
-            [view_of(lease, own_id)],
+            [view_for_peer(lease, own_id, Some(now))],
         );
     }
     wire::list_tail(&mut text, format, detail, "1", "", false);

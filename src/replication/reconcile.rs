@@ -3,7 +3,8 @@
 //!
 //! The rules are those of the protocol, `lastDirtyTimestamp` first. Where a lease is on one side only,
 //! the other side's memory decides: what it cancelled in that version or a newer one is cancelled on
-//! both, what it evicted stays away until a renewal says that it lives.
+//! both. What it evicted is evicted on both, unless the side that has the lease knows of a renewal that
+//! vouches for the instance: then both have it, for as long as that renewal lets it live.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,6 +117,9 @@ pub struct Listed {
     pub registered: (i64, i64),
     /// Over all that both sides should agree on.
     pub print: u64,
+    /// Whether a sign of life vouches for it there (`Lease::is_vouched`).
+    #[serde(default)]
+    pub vouched: bool,
 }
 
 /// An instance that is gone on one side.
@@ -146,12 +150,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The named applications as this registry has them.
-    pub fn of(registry: &Registry, names: &[String]) -> Self {
+    /// The named applications as this registry has them at `now` (monotonic).
+    pub fn of(registry: &Registry, names: &[String], now: Millis) -> Self {
         let apps = names
             .iter()
             .filter(|name| *name != holds::NAME)
-            .map(|name| (name.clone(), view_of(registry, name)))
+            .map(|name| (name.clone(), view_of(registry, name, now)))
             .collect();
         let holds = names
             .iter()
@@ -161,9 +165,9 @@ impl Comparison {
     }
 }
 
-fn view_of(registry: &Registry, name: &str) -> AppView {
+fn view_of(registry: &Registry, name: &str, now: Millis) -> AppView {
     let leases = registry.app(name).into_iter().flat_map(Application::leases);
-    let instances = leases.map(|lease| listed(lease)).collect();
+    let instances = leases.map(|lease| listed(lease, now)).collect();
     let gone = registry
         .tombstones_of(name)
         .map(|(id, tombstone)| Gone {
@@ -176,7 +180,7 @@ fn view_of(registry: &Registry, name: &str) -> AppView {
     AppView { instances, gone }
 }
 
-fn listed(lease: &Lease) -> Listed {
+fn listed(lease: &Lease, now: Millis) -> Listed {
     let instance = lease.instance();
     let registered = Version::of_registration(&lease.image);
     Listed {
@@ -185,6 +189,7 @@ fn listed(lease: &Lease) -> Listed {
         updated: instance.last_updated_timestamp,
         registered: (registered.dirty, registered.updated),
         print: state_fingerprint(lease),
+        vouched: lease.is_vouched(now),
     }
 }
 
@@ -199,6 +204,10 @@ pub struct Repairs {
     pub cancelled_here: Vec<(AppName, InstanceId, Version)>,
     /// We should cancel what they cancelled.
     pub cancelled_there: Vec<(AppName, InstanceId, Version)>,
+    /// They should end what ran out here.
+    pub expired_here: Vec<(AppName, InstanceId, Version)>,
+    /// We should end what ran out there.
+    pub expired_there: Vec<(AppName, InstanceId, Version)>,
 }
 
 impl Repairs {
@@ -207,6 +216,8 @@ impl Repairs {
             + self.ours_newer.len()
             + self.cancelled_here.len()
             + self.cancelled_there.len()
+            + self.expired_here.len()
+            + self.expired_there.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -214,8 +225,8 @@ impl Repairs {
     }
 }
 
-/// Compares what the other side has with `registry`.
-pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
+/// Compares what the other side has with `registry` at `now` (monotonic).
+pub fn compare(registry: &Registry, theirs: &Comparison, now: Millis) -> Repairs {
     let mut repairs = Repairs::default();
     for (name, view) in &theirs.apps {
         let app = AppName::new(name);
@@ -240,11 +251,13 @@ pub fn compare(registry: &Registry, theirs: &Comparison) -> Repairs {
             }
             let registered = Version::of_registration(&lease.image);
             let stone = gone.get(id.as_str()).map(|gone| stone_of(gone));
-            match judge(stone.as_ref(), registered) {
+            match judge(stone.as_ref(), registered, lease.is_vouched(now)) {
                 Verdict::Cancelled(version) => {
                     repairs.cancelled_there.push((app.clone(), id, version));
                 }
-                Verdict::Expired => {}
+                Verdict::Expired(version) => {
+                    repairs.expired_there.push((app.clone(), id, version));
+                }
                 Verdict::Lives => repairs.ours_newer.push((app.clone(), id)),
             }
         }
@@ -260,9 +273,9 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
             dirty: their.registered.0,
             updated: their.registered.1,
         };
-        match judge(registry.tombstone(app, &id), registered) {
+        match judge(registry.tombstone(app, &id), registered, their.vouched) {
             Verdict::Cancelled(version) => repairs.cancelled_here.push((app.clone(), id, version)),
-            Verdict::Expired => {}
+            Verdict::Expired(version) => repairs.expired_here.push((app.clone(), id, version)),
             Verdict::Lives => repairs.wanted.push(key),
         }
         return;
@@ -287,21 +300,16 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
 enum Verdict {
     /// It was cancelled after it was registered.
     Cancelled(Version),
-    /// It expired on the side without it. On its own that is no reason to end it on the other, nor to
-    /// bring it back: the next renewal brings it back, or the other side's clock ends it too.
-    Expired,
+    /// It ran out on the side without it, and nobody vouches for it on the other.
+    Expired(Version),
     Lives,
 }
 
-fn judge(stone: Option<&Tombstone>, registered: Version) -> Verdict {
-    match stone {
-        Some(stone) if stone.is_cancelled && stone.reaches(registered) => {
-            Verdict::Cancelled(stone.version)
-        }
-        Some(stone) if !stone.is_cancelled && registered.dirty <= stone.version.dirty => {
-            Verdict::Expired
-        }
-        Some(_) | None => Verdict::Lives,
+fn judge(stone: Option<&Tombstone>, registered: Version, is_vouched: bool) -> Verdict {
+    match stone.filter(|stone| stone.ends(registered, is_vouched)) {
+        Some(stone) if stone.is_cancelled => Verdict::Cancelled(stone.version),
+        Some(stone) => Verdict::Expired(stone.version),
+        None => Verdict::Lives,
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::registry::command::{Adoption, Command, Overrides};
 use crate::registry::rules::Rules;
 use crate::registry::status::Status;
-use crate::registry::tests::{Scene, cancel, instance, set, version};
+use crate::registry::tests::{Said, Scene, cancel, instance, set, version};
 
 fn pair() -> (Scene, Scene) {
     let rules = Rules::default();
@@ -19,6 +19,7 @@ fn state(scene: &Scene) -> Command {
     Command::Adopt(Adoption {
         instance: lease.instance().clone(),
         registered: i64::try_from(lease.image.registered_at.0).expect("a time"),
+        vouched_ms: Some(lease.vouched_ms(scene.now.mono)),
         overrides: Overrides::Whole,
     })
 }
@@ -26,7 +27,8 @@ fn state(scene: &Scene) -> Command {
 /// What the first side finds when the second one asks.
 fn found(mine: &Scene, theirs: &Scene) -> Repairs {
     let names = ["SHOP".to_owned()];
-    compare(&mine.registry, &Comparison::of(&theirs.registry, &names))
+    let question = Comparison::of(&theirs.registry, &names, theirs.now.mono);
+    compare(&mine.registry, &question, mine.now.mono)
 }
 
 fn key() -> (AppName, InstanceId) {
@@ -109,18 +111,75 @@ fn what_is_only_on_one_side_and_was_never_on_the_other_is_told() {
     assert_eq!(found(&theirs, &mine).ours_newer, [key()]);
 }
 
+/// The lease runs out at the second node; the first one was `away` for that time, or not.
+fn expired_there(away: bool) -> (Scene, Scene) {
+    let (mut mine, mut theirs) = pair();
+    for scene in [&mut mine, &mut theirs] {
+        scene.pass(200_000);
+    }
+    assert_eq!(theirs.evict(0.0, 1), Said::Evicted(1, 1));
+    if away {
+        mine.lease("SHOP", "1").clock.restart(mine.now.mono);
+    }
+    (mine, theirs)
+}
+
 #[test]
-fn what_expired_on_one_side_is_left_alone() {
-    let (mine, mut theirs) = pair();
-    theirs.pass(10_000_000);
-    theirs.client(&Command::Evict(crate::registry::command::Eviction {
-        extra_ms: 0,
-        renewal_percent_threshold: 0.0,
-        seed: 1,
-    }));
-    assert!(!theirs.has("SHOP", "1"));
-    assert!(found(&mine, &theirs).is_empty());
-    assert!(found(&theirs, &mine).is_empty());
+fn what_ran_out_on_one_side_ends_on_the_other_if_nobody_vouches_for_it() {
+    for away in [false, true] {
+        let (mut mine, theirs) = expired_there(away);
+        let there = found(&mine, &theirs).expired_there;
+        assert_eq!(there.len(), 1);
+        let repairs = found(&theirs, &mine);
+        assert_eq!((repairs.len(), &repairs.expired_here), (1, &there));
+        let (app, id, version) = there[0].clone();
+        assert_eq!(mine.peer(&Command::Expire { app, id, version }), Said::Done);
+        assert!(!mine.has("SHOP", "1"));
+        assert!(differ(&mine, &theirs).is_empty());
+        assert!(found(&mine, &theirs).is_empty());
+    }
+}
+
+#[test]
+fn who_is_known_to_live_on_one_side_comes_back_on_the_other_for_as_long_as_that_is_known() {
+    let (mut mine, mut theirs) = expired_there(true);
+    mine.renew("SHOP", "1");
+    mine.pass(30_000);
+    assert_eq!(found(&mine, &theirs).ours_newer, [key()]);
+    assert_eq!(found(&theirs, &mine).wanted, [key()]);
+    assert_eq!(theirs.peer(&state(&mine)), Said::Done);
+    let (here, there) = (mine.lease("SHOP", "1"), theirs.lease("SHOP", "1"));
+    let left = here.remaining_ms(mine.now.mono);
+    assert_eq!(left, 60_000);
+    assert_eq!(there.remaining_ms(theirs.now.mono), left, "the same end");
+    assert!(differ(&mine, &theirs).is_empty());
+    // It is over on both sides at the same time: there is no end to giving it back otherwise.
+    for scene in [&mut mine, &mut theirs] {
+        scene.pass(60_001);
+    }
+    assert_eq!(mine.evict(0.0, 1), Said::Evicted(1, 1));
+    assert_eq!(found(&mine, &theirs).expired_here.len(), 1);
+}
+
+#[test]
+fn the_last_quarter_of_a_lease_vouches_for_nothing() {
+    for (silent_ms, lives) in [(67_499, true), (67_500, false)] {
+        let (mut mine, theirs) = expired_there(true);
+        mine.renew("SHOP", "1");
+        mine.pass(silent_ms);
+        let repairs = found(&mine, &theirs);
+        assert_eq!(!repairs.ours_newer.is_empty(), lives, "{silent_ms}");
+        assert_eq!(repairs.expired_there.is_empty(), lives, "{silent_ms}");
+    }
+}
+
+#[test]
+fn a_description_that_is_newer_than_what_ran_out_lives() {
+    let (mut mine, theirs) = expired_there(true);
+    mine.register(version(200, instance("SHOP", "1")));
+    mine.lease("SHOP", "1").clock.restart(mine.now.mono);
+    assert_eq!(found(&mine, &theirs).ours_newer, [key()]);
+    assert_eq!(found(&theirs, &mine).wanted, [key()]);
 }
 
 #[test]

@@ -104,7 +104,8 @@ impl PeerTask {
                 state: state.clone(),
                 reader: log.reader(),
             };
-            let next = sender.next(context.clock.now().mono, &state, &mut records);
+            let now = context.clock.now().mono;
+            let next = sender.next(now, &state, &mut records);
             let message = match &next {
                 Next::Wait(_) => None,
                 Next::Ask(ask) => {
@@ -118,6 +119,7 @@ impl PeerTask {
                         &state.registry,
                         &digests,
                         own_id,
+                        now,
                     ))
                 }
             };

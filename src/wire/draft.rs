@@ -145,6 +145,7 @@ impl Draft {
             "lastRenewalTimestamp" | "renewalTimestamp" => self.lease_times.last_renewal = value,
             "evictionTimestamp" => self.lease_times.eviction = value,
             "serviceUpTimestamp" => self.lease_times.service_up = value,
+            "vouchedMs" => self.lease_times.vouched_ms = u64::try_from(value).ok(),
             _ => {}
         }
     }

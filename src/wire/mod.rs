@@ -98,6 +98,9 @@ pub struct LeaseTimes {
     pub last_renewal: i64,
     pub eviction: i64,
     pub service_up: i64,
+    /// For how long a sign of life vouches for the instance, ms (`Lease::vouched_ms`). Not of the protocol:
+    /// only nodes of our own kind tell each other, since the times above go by each node's clock.
+    pub vouched_ms: Option<u64>,
 }
 
 /// An instance with what the writers need beside it.

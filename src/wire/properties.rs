@@ -80,6 +80,7 @@ fn times() -> impl Strategy<Value = LeaseTimes> {
             last_renewal,
             eviction,
             service_up,
+            vouched_ms: None,
         },
     )
 }

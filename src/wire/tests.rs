@@ -118,6 +118,7 @@ fn shown_with(instance: &Instance, mask: fn(&mut Value)) -> Value {
         last_renewal: RECORDED_MS,
         eviction: 0,
         service_up: if up { RECORDED_MS } else { 0 },
+        vouched_ms: None,
     };
     let mut out = Vec::new();
     write_instance(&mut out, Format::Json, &view(instance, times), false);

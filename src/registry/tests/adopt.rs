@@ -12,6 +12,7 @@ fn state(scene: &Scene, overrides: Overrides) -> Command {
     Command::Adopt(Adoption {
         instance: lease.instance().clone(),
         registered: shown(lease.image.registered_at.0),
+        vouched_ms: Some(lease.vouched_ms(scene.now.mono)),
         overrides,
     })
 }
@@ -150,4 +151,81 @@ fn states_made_of_one_in_the_same_millisecond_end_the_same_whatever_their_order(
         "{said:?}"
     );
     assert_same(&first, &second);
+}
+
+/// The second node's lease of what [`pair`] has ran out.
+fn expired() -> (Scene, Scene) {
+    let (mut first, mut second) = pair();
+    for scene in [&mut first, &mut second] {
+        scene.pass(200_000);
+    }
+    assert_eq!(second.evict(0.0, 1), Said::Evicted(1, 1));
+    (first, second)
+}
+
+#[test]
+fn what_ran_out_is_not_taken_over_again_from_a_node_that_knows_no_better() {
+    let (mut first, mut second) = expired();
+    // That node has just started and gives everybody a grace.
+    first.lease("SHOP", "1").clock.restart(first.now.mono);
+    assert_eq!(
+        first.lease("SHOP", "1").remaining_ms(first.now.mono),
+        90_000
+    );
+    assert_eq!(second.peer(&state(&first, Overrides::Merged)), Said::Done);
+    assert!(!second.has("SHOP", "1"));
+    // A heartbeat there makes the difference.
+    first.renew("SHOP", "1");
+    assert_eq!(second.peer(&state(&first, Overrides::Merged)), Said::Done);
+    assert_same(&first, &second);
+}
+
+#[test]
+fn a_state_that_nobody_vouches_for_gets_a_grace_and_vouches_for_nothing() {
+    let (first, _) = expired();
+    let mut third = Scene::new(&Rules::default());
+    assert_eq!(third.peer(&state(&first, Overrides::Merged)), Said::Done);
+    let lease = third.lease("SHOP", "1");
+    assert_eq!(lease.remaining_ms(third.now.mono), 90_000);
+    assert_eq!(lease.vouched_ms(third.now.mono), 0);
+    third.renew("SHOP", "1");
+    assert_eq!(third.lease("SHOP", "1").vouched_ms(third.now.mono), 90_000);
+}
+
+#[test]
+fn a_state_that_is_told_again_prolongs_no_lease() {
+    let (mut first, mut second) = pair();
+    for scene in [&mut first, &mut second] {
+        scene.pass(60_000);
+    }
+    for _ in 0..3 {
+        assert_eq!(second.peer(&state(&first, Overrides::Whole)), Said::Done);
+    }
+    let left = second.lease("SHOP", "1").remaining_ms(second.now.mono);
+    assert_eq!(left, 30_000);
+    // Nor does a newer one: it comes with the lease that it has there.
+    first.client(&put_metadata("SHOP", "1", &[("a", "b")]));
+    assert_eq!(second.peer(&state(&first, Overrides::Whole)), Said::Done);
+    assert_same(&first, &second);
+    let left = second.lease("SHOP", "1").remaining_ms(second.now.mono);
+    assert_eq!(left, 30_000);
+}
+
+#[test]
+fn an_expiry_elsewhere_ends_only_what_nobody_vouches_for() {
+    let expire = |dirty| Command::Expire {
+        app: AppName::new("SHOP"),
+        id: InstanceId::new("1"),
+        version: Version { dirty, updated: 0 },
+    };
+    let mut scene = Scene::new(&Rules::default());
+    assert_eq!(scene.peer(&expire(100)), Said::NotFound);
+    scene.register(instance("SHOP", "1"));
+    assert_eq!(scene.peer(&expire(100)), Said::Conflict);
+    scene.lease("SHOP", "1").clock.restart(scene.now.mono);
+    assert_eq!(scene.peer(&expire(99)), Said::Conflict, "of an older one");
+    assert_eq!(scene.peer(&expire(100)), Said::Done);
+    assert!(!scene.has("SHOP", "1"));
+    let last = scene.log.last().expect("a record");
+    assert_eq!(last.change.kind, ChangeKind::Evicted);
 }

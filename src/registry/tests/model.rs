@@ -52,9 +52,10 @@ impl Model {
                 self.register(sent, None, context.now, context.is_replication);
                 Said::Done
             }
-            Command::Adopt(_) | Command::Hold { .. } | Command::EndHolds(_) => {
-                unreachable!("no command of the protocol")
-            }
+            Command::Adopt(_)
+            | Command::Expire { .. }
+            | Command::Hold { .. }
+            | Command::EndHolds(_) => unreachable!("no command of the protocol"),
             Command::Renew { app, id, renewal } => self.renew(app, id, *renewal, context),
             Command::Cancel { app, id, .. } => self.cancel(app, id, context.now),
             Command::SetStatus {

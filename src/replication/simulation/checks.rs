@@ -49,7 +49,8 @@ impl World {
         Ok(())
     }
 
-    fn check_agreement(&self) -> Result<(), String> {
+    /// That our nodes have the same instances in the same states.
+    pub(super) fn check_agreement(&self) -> Result<(), String> {
         let first = &self.nodes[0].published.registry;
         let expected = seen(first);
         for node in &self.nodes[1..self.setup.nodes] {

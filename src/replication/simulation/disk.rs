@@ -111,8 +111,10 @@ impl World {
                 request,
                 plan,
                 replies,
+                is_our_kind,
             } => {
-                let body = self.nodes[node].batch_answer(plan, &replies);
+                let is_ours_at = is_our_kind.then_some(self.time);
+                let body = self.nodes[node].batch_answer(plan, &replies, is_ours_at);
                 self.respond(node, from, request, 200, body);
             }
             Waiting::Peer {

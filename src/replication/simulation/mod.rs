@@ -37,7 +37,12 @@ fn setup_of(seed: u64) -> Setup {
         nodes: usize::try_from(random.within(2, 5)).expect("a small number"),
         java_nodes: if has_java { random.place(2) + 1 } else { 0 },
         clients: random.place(14) + 2,
-        storm: random.within(5_000, 40_000),
+        // Long enough for leases to run out while a node is away.
+        storm: if expires {
+            random.within(20_000, 150_000)
+        } else {
+            random.within(5_000, 40_000)
+        },
         loss: if random.chance(70) {
             random.within(0, 25)
         } else {
@@ -65,17 +70,25 @@ fn run(seed: u64, traces: bool) -> (World, Result<(), String>) {
     let storm = world.setup.storm;
     world.run(storm);
     world.clear_up();
-    if world.setup.expires {
-        // Whoever is dead goes: its lease, and the grace of a node that restarted, run out.
-        world.run(storm + 90_000);
-    }
-    // Who got no answer goes on asking until then, too.
-    let latest = world.time + 120_000;
     let wait = if world.setup.java_nodes > 0 {
         4 * CONVERGED_AFTER
     } else {
         CONVERGED_AFTER
     };
+    if world.setup.expires {
+        // Whoever is dead goes: its lease, and the grace of a node that restarted, run out. Until then
+        // the nodes agree on who is still there.
+        while world.time < storm + 90_000 {
+            world.run(world.time + 500);
+            if world.time >= world.last_change + wait
+                && let Err(error) = world.check_agreement()
+            {
+                return (world, Err(error));
+            }
+        }
+    }
+    // Who got no answer goes on asking until then, too.
+    let latest = world.time + 120_000;
     while world.time < latest {
         let until = world.last_change + wait;
         if until <= world.time {

@@ -59,8 +59,8 @@ impl World {
                 let this = &self.nodes[node];
                 let digests = this.digests.of(&this.published.registry);
                 let kind = link.sender.kind();
-                let message =
-                    exchange::message(&ask, kind, &this.published.registry, &digests, &this.name);
+                let (registry, own_id) = (&this.published.registry, &this.name);
+                let message = exchange::message(&ask, kind, registry, &digests, own_id, mono);
                 if let Ask::Batch(items) = &ask {
                     self.items += items.len() as u64;
                 }

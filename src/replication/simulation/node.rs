@@ -72,6 +72,7 @@ pub(super) enum Waiting {
         request: u64,
         plan: Plan,
         replies: Vec<Reply>,
+        is_our_kind: bool,
     },
     Peer {
         from: usize,
@@ -351,11 +352,12 @@ impl SimNode {
                 Handled::Answer(200, serde_json::to_vec(&*digests).expect("digests"))
             }
             crate::replication::COMPARE_PATH => {
+                let mono = self.now(time).mono;
                 let question: Comparison = serde_json::from_slice(body).expect("a comparison");
                 let told = self.links.get(&index).map(|link| link.sender.cursor());
                 let told = told.map(Option::unwrap_or_default);
                 let (compared, commands) =
-                    inbound::compare(&self.published, &question, told, &self.name);
+                    inbound::compare(&self.published, &question, told, &self.name, mono);
                 let origin = Origin::Peer(name.into());
                 let (_, waits) = self.submit(&commands, &origin, time);
                 let body = serde_json::to_vec(&compared).expect("a comparison");
@@ -409,14 +411,22 @@ impl SimNode {
                 request,
                 plan,
                 replies,
+                is_our_kind,
             });
             return Handled::AtCommit;
         }
-        let body = self.batch_answer(plan, &replies);
+        let body = self.batch_answer(plan, &replies, is_our_kind.then_some(time));
         Handled::Answer(200, body)
     }
 
-    pub(super) fn batch_answer(&self, plan: Plan, replies: &[Reply]) -> Vec<u8> {
+    /// `is_ours_at` is the virtual time if the peer is of our own kind.
+    pub(super) fn batch_answer(
+        &self,
+        plan: Plan,
+        replies: &[Reply],
+        is_ours_at: Option<u64>,
+    ) -> Vec<u8> {
+        let is_ours_at = is_ours_at.map(|time| self.now(time).mono);
         let outcomes = plan.answers(replies, &self.published.registry);
         let short = usize::from(self.sick == Sick::WrongCount && !outcomes.is_empty());
         let answers = outcomes.iter().skip(short).map(|outcome| ItemAnswer {
@@ -424,7 +434,7 @@ impl SimNode {
             entity: outcome
                 .entity
                 .as_deref()
-                .map(|lease| crate::cache::view_of(lease, &self.name)),
+                .map(|lease| crate::cache::view_for_peer(lease, &self.name, is_ours_at)),
         });
         let mut body = Vec::new();
         write_batch_response(&mut body, Format::Json, answers, false);

@@ -26,7 +26,9 @@ impl World {
             for from in 0..count {
                 for to in 0..count {
                     let was = self.blocked[from][to];
-                    let changes = self.random.chance(if was { 40 } else { 8 });
+                    let mends = if self.setup.expires { 4 } else { 40 };
+                    let breaks = if self.setup.expires { 2 } else { 8 };
+                    let changes = self.random.chance(if was { mends } else { breaks });
                     if changes {
                         self.blocked[from][to] = !was;
                         // Most partitions cut both ways.
@@ -50,7 +52,8 @@ impl World {
         if self.setup.crashes && self.nodes[node].is_up && self.random.chance(10) {
             self.note(|| format!("n{node} crashes"));
             self.nodes[node].crash();
-            let pause = self.random.within(100, 8000);
+            let longest = if self.setup.expires { 70_000 } else { 8000 };
+            let pause = self.random.within(100, longest);
             self.after(pause, Event::Restart { node });
         }
         if self.random.chance(10) {

@@ -196,6 +196,9 @@ fn lease(object: &mut Object<'_>, view: &InstanceView<'_>) {
     info.int("lastRenewalTimestamp", times.last_renewal);
     info.int("evictionTimestamp", times.eviction);
     info.int("serviceUpTimestamp", times.service_up);
+    if let Some(ms) = times.vouched_ms {
+        info.int("vouchedMs", i64::try_from(ms).unwrap_or(i64::MAX));
+    }
     info.close();
 }
 
