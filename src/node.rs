@@ -20,6 +20,7 @@ use crate::history::follow::follow;
 use crate::http::server::{ServerSettings, serve};
 use crate::http::{Api, Peering, Remembered};
 use crate::registry::self_preservation::{RenewalMeter, Settings};
+use crate::replication::past::{LogPast, Past};
 use crate::replication::reconcile::DigestCache;
 use crate::replication::state::PeerStates;
 use crate::replication::transport::Identity;
@@ -148,6 +149,7 @@ impl Node {
         let digests = Arc::new(DigestCache::default());
         let peer_states = Arc::new(PeerStates::default());
         let index = Arc::new(Index::in_data_dir(&config.store.data_dir));
+        let past: Arc<dyn Past> = Arc::new(LogPast::new(log.clone(), index.clone()));
         let api = Arc::new(Api::new(
             config.clone(),
             log.clone(),
@@ -157,6 +159,7 @@ impl Node {
                 gate: gate.clone(),
                 states: peer_states.clone(),
                 digests: digests.clone(),
+                past: past.clone(),
                 identity: identity.clone(),
             },
             Remembered {
@@ -202,6 +205,7 @@ impl Node {
                     clock: clock.clone(),
                     states: peer_states,
                     digests,
+                    past,
                     identity,
                     incarnation: facts.incarnation.clone(),
                     is_empty: facts.is_empty,

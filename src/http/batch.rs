@@ -14,6 +14,8 @@ use crate::changelog::Request;
 use crate::config::XmlSingleStatus;
 use crate::registry::change::Origin;
 use crate::replication::batch::{ItemOutcome, Plan, Terms};
+use crate::replication::outbound::Key;
+use crate::replication::past::{self, Removed};
 use crate::wire::Format;
 use crate::wire::accept::{Negotiated, RequestType};
 use crate::wire::batch::{BatchItem, ItemAnswer, decode_batch, write_batch_response};
@@ -56,10 +58,18 @@ impl Api {
             is_our_kind: request::is_our_kind(head.headers),
             validates_data_center_id: self.config.registry.validate_data_center_id,
         };
+        let state = self.log.snapshot();
+        let removed = if terms.is_our_kind {
+            self.removed(past::unknown(&state.registry, Plan::asks_about(&items)))
+                .await
+        } else {
+            Removed::new()
+        };
         let mut plan = Plan::of(
             items,
             terms,
-            &self.log.snapshot().registry,
+            &state.registry,
+            &removed,
             |app, id, renewal| self.log.renew(app, id, renewal, true).ok(),
         );
         let request = Request {
@@ -73,6 +83,17 @@ impl Api {
         };
         let outcomes = plan.answers(&replies, &self.log.published().registry);
         self.respond(&outcomes, terms.is_our_kind, negotiated)
+    }
+
+    /// What the log says of instances of which the registry knows nothing.
+    async fn removed(&self, unknown: Vec<Key>) -> Removed {
+        if unknown.is_empty() {
+            return Removed::new();
+        }
+        let past = self.removals.clone();
+        let asked = tokio::task::spawn_blocking(move || past.removals(&unknown));
+        // It fails only when the runtime goes down.
+        asked.await.unwrap_or_default()
     }
 
     fn respond(

@@ -83,9 +83,9 @@ impl Api {
         let asking = request::identity(head.headers);
         let told = asking.and_then(|asking| self.peers.told(&asking.node_id));
         let (state, own_id) = (self.log.snapshot(), self.own_id().to_owned());
-        let now = self.clock.now().mono;
+        let (past, now) = (self.removals.clone(), self.clock.now().mono);
         let compared = tokio::task::spawn_blocking(move || {
-            inbound::compare(&state, &question, told, &own_id, now)
+            inbound::compare(&state, &question, told, (&own_id, &*past), now)
         })
         .await;
         let Ok((compared, commands)) = compared else {

@@ -39,6 +39,7 @@ use crate::history::feed::Feed;
 use crate::history::travel::Traveller;
 use crate::replication::ReadsGate;
 use crate::replication::inbound::Fingerprints;
+use crate::replication::past::Past;
 use crate::replication::reconcile::DigestCache;
 use crate::replication::state::PeerStates;
 use crate::replication::transport::{COPYING, Identity, NODE};
@@ -71,6 +72,7 @@ pub struct Api {
     identity: HeaderValue,
     fingerprints: Arc<Fingerprints>,
     digests: Arc<DigestCache>,
+    removals: Arc<dyn Past>,
     past: own::Past,
     paths: PathRules,
     decoder: Dialect,
@@ -90,6 +92,7 @@ pub struct Peering {
     pub gate: Arc<ReadsGate>,
     pub states: Arc<PeerStates>,
     pub digests: Arc<DigestCache>,
+    pub past: Arc<dyn Past>,
     pub identity: Identity,
 }
 
@@ -160,6 +163,7 @@ impl Api {
                 .unwrap_or(HeaderValue::from_static("unknown")),
             fingerprints: Arc::default(),
             digests: peering.digests,
+            removals: peering.past,
             past: own::Past::new(remembered, peering.identity.node_id),
             paths,
             decoder,

@@ -66,7 +66,7 @@ impl Registry {
             };
             // It was cancelled here after it was registered, or ran out and nobody knows better: whoever
             // sent it learns that by a comparison.
-            let stone = self.tombstone(&app, &id);
+            let stone = self.tombstone(&app, &id).or(adoption.removed.as_ref());
             if stone.is_some_and(|stone| stone.ends(born, is_vouched)) {
                 return Decision::reply(Reply::Done);
             }

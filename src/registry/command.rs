@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::registry::Tombstone;
 use crate::registry::change::Change;
 use crate::registry::hold::{Hold, HoldKind};
 use crate::registry::instance::Instance;
@@ -82,6 +83,8 @@ pub struct Adoption {
     /// For how long a sign of life that reached the peer vouches for it (`Lease::vouched_ms`); `None` if
     /// the peer does not say: then it is as good as registered now.
     pub vouched_ms: Option<u64>,
+    /// What the log says of its last removal here, where the registry does not remember one.
+    pub removed: Option<Tombstone>,
     pub overrides: Overrides,
 }
 

@@ -34,14 +34,13 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use change::{ChangeKind, LeaseImage, OverrideEffect, Record};
+use change::{LeaseImage, OverrideEffect, Record};
 use hold::Hold;
 use lease::{Lease, LeaseClock};
 use rules::{OverrideScope, Rules};
 use status::Status;
 use tombstones::Tombstones;
 pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
-use version::Version;
 use vips::VipIndex;
 
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
@@ -216,18 +215,15 @@ impl Registry {
         let is_there = self
             .lease(change.app.as_str(), change.id.as_str())
             .is_some();
-        if let Some(image) = change
-            .lease
-            .as_ref()
-            .filter(|_| !is_there && change.kind.removes())
-        {
-            let stone = Tombstone {
-                version: Version::of(&image.instance),
-                is_cancelled: change.kind == ChangeKind::Cancelled,
-                at: record.at,
-            };
+        if let Some(stone) = Tombstone::of(record).filter(|_| !is_there) {
             self.tombstones.put(&change.app, &change.id, stone);
         }
+    }
+
+    /// Forgets all removals, as time would make it.
+    #[cfg(test)]
+    pub(crate) fn forget_removals(&mut self) {
+        self.tombstones = Tombstones::default();
     }
 
     /// Position of the last visible change among the instances of a vip (or secure vip), and the

@@ -4,6 +4,7 @@
 
 use imbl::{OrdMap, Vector};
 
+use crate::registry::change::{ChangeKind, Record};
 use crate::registry::version::Version;
 use crate::types::{AppName, InstanceId, Millis};
 
@@ -24,6 +25,17 @@ pub struct Tombstone {
 }
 
 impl Tombstone {
+    /// What a record leaves behind, if it removes a lease.
+    pub fn of(record: &Record) -> Option<Self> {
+        let change = &record.change;
+        let image = change.lease.as_ref().filter(|_| change.kind.removes())?;
+        Some(Self {
+            version: Version::of(&image.instance),
+            is_cancelled: change.kind == ChangeKind::Cancelled,
+            at: record.at,
+        })
+    }
+
     /// Whether the removal ends a lease that is known elsewhere, registered in this version
     /// ([`Version::of_registration`]): a cancel does, of that version; an expiry unless a sign of life that
     /// only the other node had vouches for the instance (`Lease::is_vouched`).

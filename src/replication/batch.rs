@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use tracing::debug;
 
+use super::outbound::Key;
+use super::past::Removed;
 use crate::registry::Registry;
 use crate::registry::command::{Adoption, Command, Overrides, Renewal, Reply};
 use crate::registry::lease::Lease;
@@ -63,12 +65,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a batch. `renew` answers a heartbeat at once if nothing changes by it; it is asked only
+    /// Plans a batch; `removed` is what the log says of instances that [`Self::asks_about`]. `renew` answers a heartbeat at once if nothing changes by it; it is asked only
     /// as long as nothing before it waits for the log.
     pub fn of(
         items: Vec<BatchItem>,
         terms: Terms,
         registry: &Registry,
+        removed: &Removed,
         mut renew: impl FnMut(&str, &str, Renewal) -> Option<Reply>,
     ) -> Self {
         let mut plan = Self::default();
@@ -83,12 +86,23 @@ impl Plan {
             } else {
                 Overrides::Merged
             };
-            plan.add(item, terms, overrides, registry, &mut renew);
+            plan.add(item, terms, overrides, (registry, removed), &mut renew);
             if explicit {
                 plan.add_same();
             }
         }
         plan
+    }
+
+    /// The instances of which a batch of our own kind tells the state.
+    pub fn asks_about(items: &[BatchItem]) -> impl Iterator<Item = Key> {
+        let states = items
+            .iter()
+            .filter(|item| item.action == Some(Action::Register));
+        states.filter_map(|item| {
+            let id = InstanceId::from_shared(item.id.clone()?);
+            Some((AppName::new(item.app.as_ref()?), id))
+        })
     }
 
     /// The answers, one per item. `registry` is the state after the batch, which may have changed
@@ -132,10 +146,10 @@ impl Plan {
         item: BatchItem,
         terms: Terms,
         overrides: Overrides,
-        registry: &Registry,
+        known: (&Registry, &Removed),
         renew: &mut impl FnMut(&str, &str, Renewal) -> Option<Reply>,
     ) {
-        let step = match command_of(item, terms, overrides, registry) {
+        let step = match command_of(item, terms, overrides, known) {
             Err(status) => Step::Answered(ItemOutcome::of(status)),
             Ok((Command::Renew { app, id, renewal }, has_bad_override)) => {
                 let at_once = if self.commands.is_empty() {
@@ -177,7 +191,7 @@ fn command_of(
     item: BatchItem,
     terms: Terms,
     overrides: Overrides,
-    registry: &Registry,
+    (registry, removed): (&Registry, &Removed),
 ) -> Result<(Command, bool), u16> {
     let (Some(app_text), Some(action), Some(id)) = (item.app, item.action, item.id) else {
         return Err(500);
@@ -196,6 +210,7 @@ fn command_of(
                     instance: instance.into(),
                     registered: times.registration,
                     vouched_ms: times.vouched_ms,
+                    removed: removed.get(&(app, id)).copied(),
                     overrides,
                 }),
                 Ok(instance) => Command::Register(instance.into()),

@@ -14,6 +14,7 @@ use super::Context;
 use super::dns::Names;
 use super::exchange::adoption;
 use super::membership::Membership;
+use super::past::Removed;
 use super::transport::COPYING;
 use crate::changelog::Request;
 use crate::config::{Config, ServiceUrl};
@@ -155,7 +156,13 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
     for mut draft in list.drafts {
         // Whether it lives, the list does not say: a renewal will.
         draft.lease_times.vouched_ms = Some(0);
-        match adoption(draft, is_our_kind, Overrides::Whole, &state.registry) {
+        match adoption(
+            draft,
+            is_our_kind,
+            Overrides::Whole,
+            &state.registry,
+            &Removed::new(),
+        ) {
             Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,
         }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::holds;
 use super::inbound::Compared;
 use super::outbound::Item;
+use super::past::{self, Past, Removed};
 use super::reconcile::{self, Comparison, Digests};
 use super::sender::{Ask, COMPARE_APPS, Failure, ItemResult, Kind, Outcome, differing};
 use crate::cache::view_for_peer;
@@ -130,7 +131,8 @@ fn batch_outcome(sent: usize, body: &[u8], now: i64) -> Outcome {
 }
 
 /// The commands that take over a peer's newer instance (`protocol.md` 7.5); none if what a Java peer
-/// has is what was cancelled here meanwhile. Of our own kind's states the registry judges itself.
+/// has is what was cancelled here meanwhile. Of our own kind's states the registry judges itself, with what
+/// the log says in `removed`.
 ///
 /// # Errors
 /// Why it is no valid instance.
@@ -139,16 +141,19 @@ pub fn adoption(
     is_our_kind: bool,
     overrides: Overrides,
     registry: &Registry,
+    removed: &Removed,
 ) -> Result<Vec<Command>, Refusal> {
     let app = draft.app.to_string();
     let times = draft.lease_times;
     let instance = wire::validate(draft, &app, false)?;
     if is_our_kind {
+        let removed = removed.get(&(instance.app.clone(), instance.id())).copied();
         let instance = instance.into();
         return Ok(vec![Command::Adopt(Adoption {
             instance,
             registered: times.registration,
             vouched_ms: times.vouched_ms,
+            removed,
             overrides,
         })]);
     }
@@ -174,11 +179,12 @@ pub fn adoption(
 /// The commands that a comparison asks of this side, and how many instances could not be read.
 ///
 /// Where something happened to an instance after its registration, the lack of an override means that
-/// it was lifted; right after a registration that node may not have heard of it.
+/// it was lifted; right after a registration that node may not have heard of it. May wait for the disk.
 pub fn repairs(
     found: &Compared,
     overrides: Overrides,
     registry: &Registry,
+    past: &dyn Past,
     now: i64,
 ) -> (Vec<Command>, usize) {
     // Holds first: they decide what becomes of the states behind them.
@@ -211,6 +217,11 @@ pub fn repairs(
         return (commands, found.newer_count);
     };
     let mut refused = list.refused;
+    let keys = list
+        .drafts
+        .iter()
+        .map(|draft| (draft.app.clone(), InstanceId::new(draft.id())));
+    let removed = past::removals(past, registry, keys);
     for draft in list.drafts {
         let is_untouched = draft.last_updated_timestamp <= draft.lease_times.registration;
         let overrides = if is_untouched {
@@ -218,7 +229,7 @@ pub fn repairs(
         } else {
             overrides
         };
-        match adoption(draft, true, overrides, registry) {
+        match adoption(draft, true, overrides, registry, &removed) {
             Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,
         }
@@ -328,7 +339,13 @@ mod tests {
             for is_our_kind in [false, true] {
                 let mut here = here.clone();
                 let draft = conflict(&there);
-                let commands = adoption(draft, is_our_kind, Overrides::Merged, &here.registry);
+                let commands = adoption(
+                    draft,
+                    is_our_kind,
+                    Overrides::Merged,
+                    &here.registry,
+                    &Removed::new(),
+                );
                 for command in commands.expect("a valid instance") {
                     here.peer(&command);
                 }

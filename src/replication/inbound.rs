@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::holds::{self, Told};
+use super::past::Past;
 use super::reconcile::{self, Comparison, Repairs};
 use crate::cache::view_for_peer;
 use crate::changelog::Published;
@@ -136,7 +137,7 @@ impl Fingerprints {
 }
 
 /// Compares at `now` (monotonic): the answer, and the commands that end here what the other side cancelled
-/// or what ran out there. If the log does not take them now, the next comparison finds the same again.
+/// or what ran out there. May wait for the disk. If the log does not take them now, the next comparison finds the same again.
 ///
 /// `told` is up to where the other side has heard of our changes; `None` if it is told nothing. What
 /// was changed here behind it is not asked for: first that change has to get there.
@@ -144,10 +145,10 @@ pub fn compare(
     state: &Published,
     question: &Comparison,
     told: Option<Lsn>,
-    own_id: &str,
+    (own_id, past): (&str, &dyn Past),
     now: Millis,
 ) -> (Compared, Vec<Command>) {
-    let mut repairs = reconcile::compare(&state.registry, question, now);
+    let mut repairs = reconcile::compare(&state.registry, question, past, now);
     if let Some(told) = told {
         let records = state.delta.since(told.next());
         if let Some(records) = records {

@@ -22,6 +22,7 @@ pub mod holds;
 pub mod inbound;
 mod membership;
 pub mod outbound;
+pub mod past;
 pub mod patience;
 pub mod reconcile;
 mod self_registration;
@@ -54,6 +55,7 @@ use crate::tls::TlsClient;
 use crate::types::Lsn;
 use dns::{Dns, Names};
 use membership::Membership;
+use past::Past;
 use state::PeerStates;
 use task::PeerTask;
 use transport::{Identity, Transport};
@@ -80,6 +82,7 @@ pub(crate) struct Context {
     pub(crate) peers: PeersConfig,
     pub(crate) own_id: Arc<str>,
     pub(crate) digests: Arc<DigestCache>,
+    pub(crate) past: Arc<dyn Past>,
     seed: AtomicU64,
 }
 
@@ -102,6 +105,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     pub states: Arc<PeerStates>,
     pub digests: Arc<DigestCache>,
+    pub past: Arc<dyn Past>,
     pub identity: Identity,
     pub incarnation: String,
     /// The store was empty: the registry has to be copied from a peer first.
@@ -134,6 +138,7 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
         clock: parts.clock,
         states: parts.states,
         digests: parts.digests,
+        past: parts.past,
         identity: parts.identity,
         incarnation: parts.incarnation,
         own_id: parts.config.instance.instance_id.as_str().into(),

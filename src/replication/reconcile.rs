@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use super::holds::{self, Told};
+use super::past::{self, Past, Removed};
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
 use crate::registry::{Application, Registry, Tombstone};
@@ -225,9 +226,15 @@ impl Repairs {
     }
 }
 
-/// Compares what the other side has with `registry` at `now` (monotonic).
-pub fn compare(registry: &Registry, theirs: &Comparison, now: Millis) -> Repairs {
+/// Compares what the other side has with `registry` at `now` (monotonic). May wait for the disk.
+pub fn compare(registry: &Registry, theirs: &Comparison, past: &dyn Past, now: Millis) -> Repairs {
     let mut repairs = Repairs::default();
+    let their_keys = theirs.apps.iter().flat_map(|(name, view)| {
+        let app = AppName::new(name);
+        let ids = view.instances.iter().map(|one| InstanceId::new(&one.id));
+        ids.map(move |id| (app.clone(), id))
+    });
+    let removed = past::removals(past, registry, their_keys);
     for (name, view) in &theirs.apps {
         let app = AppName::new(name);
         let listed: BTreeMap<&str, &Listed> = view
@@ -238,7 +245,7 @@ pub fn compare(registry: &Registry, theirs: &Comparison, now: Millis) -> Repairs
         let gone: BTreeMap<&str, &Gone> =
             view.gone.iter().map(|one| (one.id.as_str(), one)).collect();
         for their in listed.values() {
-            compare_one(registry, &app, their, &mut repairs);
+            compare_one((registry, &removed), &app, their, &mut repairs);
         }
         let mine = registry
             .app(app.as_str())
@@ -265,7 +272,12 @@ pub fn compare(registry: &Registry, theirs: &Comparison, now: Millis) -> Repairs
     repairs
 }
 
-fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut Repairs) {
+fn compare_one(
+    (registry, removed): (&Registry, &Removed),
+    app: &AppName,
+    their: &Listed,
+    repairs: &mut Repairs,
+) {
     let id = InstanceId::new(&their.id);
     let key = (app.clone(), id.clone());
     let Some(lease) = registry.lease(app.as_str(), id.as_str()) else {
@@ -273,7 +285,8 @@ fn compare_one(registry: &Registry, app: &AppName, their: &Listed, repairs: &mut
             dirty: their.registered.0,
             updated: their.registered.1,
         };
-        match judge(registry.tombstone(app, &id), registered, their.vouched) {
+        let stone = registry.tombstone(app, &id).or_else(|| removed.get(&key));
+        match judge(stone, registered, their.vouched) {
             Verdict::Cancelled(version) => repairs.cancelled_here.push((app.clone(), id, version)),
             Verdict::Expired(version) => repairs.expired_here.push((app.clone(), id, version)),
             Verdict::Lives => repairs.wanted.push(key),

@@ -20,15 +20,26 @@ fn state(scene: &Scene) -> Command {
         instance: lease.instance().clone(),
         registered: i64::try_from(lease.image.registered_at.0).expect("a time"),
         vouched_ms: Some(lease.vouched_ms(scene.now.mono)),
+        removed: None,
         overrides: Overrides::Whole,
     })
+}
+
+/// A log that goes back to nothing.
+#[derive(Debug)]
+struct Forgetful;
+
+impl Past for Forgetful {
+    fn removals(&self, _: &[(AppName, InstanceId)]) -> Removed {
+        Removed::new()
+    }
 }
 
 /// What the first side finds when the second one asks.
 fn found(mine: &Scene, theirs: &Scene) -> Repairs {
     let names = ["SHOP".to_owned()];
     let question = Comparison::of(&theirs.registry, &names, theirs.now.mono);
-    compare(&mine.registry, &question, mine.now.mono)
+    compare(&mine.registry, &question, &Forgetful, mine.now.mono)
 }
 
 fn key() -> (AppName, InstanceId) {

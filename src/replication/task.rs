@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 use super::Context;
 use super::exchange::{self, Message, Reading};
 use super::outbound::BATCH_ITEMS;
+use super::past::Removed;
 use super::patience::Patience;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, RECORDS_AT_ONCE, Records, Sender};
 use super::transport::Answer;
@@ -271,12 +272,13 @@ impl PeerTask {
                         .states
                         .update(&self.name, |state| state.repaired += differed as u64);
                     let wall = i64::try_from(now.wall.0).unwrap_or(i64::MAX);
-                    let (commands, refused) = exchange::repairs(
-                        &found,
-                        overrides,
-                        &self.context.log.snapshot().registry,
-                        wall,
-                    );
+                    let context = self.context.clone();
+                    let repairs = tokio::task::spawn_blocking(move || {
+                        let registry = &context.log.snapshot().registry;
+                        exchange::repairs(&found, overrides, registry, &*context.past, wall)
+                    });
+                    // It fails only when the runtime goes down; the next comparison finds it again.
+                    let (commands, refused) = repairs.await.unwrap_or_default();
                     if refused > 0 {
                         warn!(peer.url = %self.name, refused, "{refused} instances of {} cannot be read", self.name);
                     }
@@ -295,7 +297,9 @@ impl PeerTask {
     async fn adopt(&self, draft: Draft, is_our_kind: bool) {
         let app = draft.app.to_string();
         let state = self.context.log.snapshot();
-        match exchange::adoption(draft, is_our_kind, Overrides::Merged, &state.registry) {
+        // It is the answer to an instance that is here, or was a moment ago.
+        let (registry, removed) = (&state.registry, Removed::new());
+        match exchange::adoption(draft, is_our_kind, Overrides::Merged, registry, &removed) {
             Ok(commands) => self.submit(commands).await,
             Err(refusal) => warn!(
                 peer.url = %self.name, app.name = app, %refusal,

@@ -14,7 +14,7 @@ use crate::changelog::ChangeLog;
 use crate::history::Index;
 use crate::history::index::{Budget, Stop};
 use crate::registry::change::Record;
-use crate::store::{LogReader, SegmentFacts, StoreError};
+use crate::store::{LogReader, StoreError};
 use crate::types::Lsn;
 
 /// Positions of a page.
@@ -192,9 +192,10 @@ impl Predecessors for Index {
         reader: &dyn LogReader,
         records: &[Arc<Record>],
     ) -> Result<Vec<Option<Arc<Record>>>, StoreError> {
-        let segments = reader.segments();
         let found = records.iter().map(|record| {
-            match previous(self, reader, &segments, record) {
+            let place = (&record.change.app, &record.change.id, record.lsn);
+            let mut budget = Budget::new(usize::MAX);
+            match self.newest(reader, place, &mut budget, |_| true) {
                 Ok(found) => Ok(found),
                 // What comes before a segment that was dropped, or cannot be read, is not known.
                 Err(Stop::Trimmed | Stop::Spent | Stop::Damaged(_)) => Ok(None),
@@ -203,36 +204,4 @@ impl Predecessors for Index {
         });
         found.collect()
     }
-}
-
-/// The record before this one of the same instance.
-fn previous(
-    index: &Index,
-    reader: &dyn LogReader,
-    segments: &[SegmentFacts],
-    record: &Record,
-) -> Result<Option<Arc<Record>>, Stop> {
-    let change = &record.change;
-    let key = index.instance_key(&change.app, &change.id);
-    let mut budget = Budget::new(usize::MAX);
-    for segment in segments.iter().rev() {
-        if segment.first >= record.lsn {
-            continue;
-        }
-        let places = index.places(reader, segment, key, &mut budget)?;
-        let lsns = places
-            .iter()
-            .map(|place| Lsn(segment.first.0 + u64::from(*place)));
-        for lsn in lsns.rev().filter(|lsn| *lsn < record.lsn) {
-            let found = reader.read(lsn, 1, 1)?.into_iter().next();
-            // Another instance may have the same hash.
-            let is_it = |found: &Arc<Record>| {
-                found.lsn == lsn && found.change.app == change.app && found.change.id == change.id
-            };
-            if let Some(found) = found.filter(is_it) {
-                return Ok(Some(found));
-            }
-        }
-    }
-    Ok(None)
 }

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use tracing::{debug, warn};
 
+use crate::registry::change::Record;
 use crate::store::{LogReader, SegmentFacts, StoreError};
 use crate::types::{AppName, InstanceId, Lsn};
 use growing::Growing;
@@ -80,13 +81,13 @@ pub struct IndexStats {
 
 /// How many records may still be looked at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: usize,
     taken: u64,
 }
 
 impl Budget {
-    pub(super) fn new(looks: usize) -> Self {
+    pub(crate) fn new(looks: usize) -> Self {
         Self {
             left: looks,
             taken: 0,
@@ -119,7 +120,7 @@ impl Budget {
 
 /// Why a look-up did not come to its end.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// The budget is used up; a later call goes on from what has been indexed by now.
     Spent,
     /// The segment is no longer there.
@@ -237,6 +238,39 @@ impl Index {
                 cause.unwrap_or_else(|| io::Error::other("it is gone whenever it is made")),
             ))),
         }
+    }
+
+    /// The newest record of an instance before a position of which `is_wanted` is true, as far back as
+    /// the log goes.
+    pub(crate) fn newest(
+        &self,
+        reader: &dyn LogReader,
+        (app, id, below): (&AppName, &InstanceId, Lsn),
+        budget: &mut Budget,
+        is_wanted: impl Fn(&Record) -> bool,
+    ) -> Result<Option<Arc<Record>>, Stop> {
+        let key = self.instance_key(app, id);
+        for segment in reader.segments().iter().rev() {
+            if segment.first >= below {
+                continue;
+            }
+            let places = self.places(reader, segment, key, budget)?;
+            let lsns = places
+                .iter()
+                .map(|place| Lsn(segment.first.0 + u64::from(*place)));
+            for lsn in lsns.rev().filter(|lsn| *lsn < below) {
+                let found = reader.read(lsn, 1, 1)?.into_iter().next();
+                // Another instance may have the same hash.
+                let is_it = |found: &Arc<Record>| {
+                    let change = &found.change;
+                    found.lsn == lsn && change.app == *app && change.id == *id && is_wanted(found)
+                };
+                if let Some(found) = found.filter(is_it) {
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn look(&self, segment: &SegmentFacts, key: Key) -> Option<io::Result<Vec<u32>>> {

@@ -13,6 +13,7 @@ fn state(scene: &Scene, overrides: Overrides) -> Command {
         instance: lease.instance().clone(),
         registered: shown(lease.image.registered_at.0),
         vouched_ms: Some(lease.vouched_ms(scene.now.mono)),
+        removed: None,
         overrides,
     })
 }

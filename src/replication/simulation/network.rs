@@ -9,6 +9,7 @@ use super::world::{Event, World};
 use crate::registry::change::Origin;
 use crate::registry::command::Overrides;
 use crate::replication::exchange::{self, Message, Reading};
+use crate::replication::past::Removed;
 use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
 
 impl World {
@@ -303,15 +304,21 @@ impl World {
         let origin = Origin::Peer(self.nodes[peer].name.clone());
         for effect in effects {
             let registry = &self.nodes[node].published.registry;
+            let past = self.nodes[node].past();
             let commands = match effect {
-                Effect::Adopt(draft) => {
-                    exchange::adoption(*draft, is_ours, Overrides::Merged, registry)
-                        .expect("an instance")
-                }
+                Effect::Adopt(draft) => exchange::adoption(
+                    *draft,
+                    is_ours,
+                    Overrides::Merged,
+                    registry,
+                    &Removed::new(),
+                )
+                .expect("an instance"),
                 Effect::Repair {
                     found, overrides, ..
                 } => {
-                    let (commands, refused) = exchange::repairs(&found, overrides, registry, wall);
+                    let (commands, refused) =
+                        exchange::repairs(&found, overrides, registry, &past, wall);
                     assert_eq!(refused, 0, "instances that cannot be read");
                     commands
                 }

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::changelog::{Asked, Published, apply};
-use crate::registry::Registry;
 use crate::registry::change::{Actor, Origin, Record};
 use crate::registry::command::{Command, Context, Renewal, Reply};
 use crate::registry::delta::DeltaTail;
 use crate::registry::rules::Rules;
 use crate::registry::status::Status;
+use crate::registry::{Registry, Tombstone};
 use crate::replication::batch::{Plan, Terms};
 use crate::replication::inbound::{self, Fingerprints};
+use crate::replication::outbound::Key;
+use crate::replication::past::{self, Past, Removed};
 use crate::replication::patience::Patience;
 use crate::replication::reconcile::{Comparison, DigestCache};
 use crate::replication::sender::{Ask, Kind, RECORDS_AT_ONCE, Records, Sender};
@@ -306,6 +308,16 @@ impl SimNode {
         self.published.delta.trim(now, keep_ms);
     }
 
+    /// Forgets what was removed, as an hour makes it.
+    pub(super) fn forget_removals(&mut self) {
+        self.state.registry.forget_removals();
+        self.published.registry.forget_removals();
+    }
+
+    pub(super) fn past(&self) -> DurablePast {
+        DurablePast(self.durable.clone())
+    }
+
     pub(super) fn records(&self) -> LogRecords<'_> {
         LogRecords { node: self }
     }
@@ -352,12 +364,12 @@ impl SimNode {
                 Handled::Answer(200, serde_json::to_vec(&*digests).expect("digests"))
             }
             crate::replication::COMPARE_PATH => {
-                let mono = self.now(time).mono;
+                let (mono, past) = (self.now(time).mono, self.past());
                 let question: Comparison = serde_json::from_slice(body).expect("a comparison");
                 let told = self.links.get(&index).map(|link| link.sender.cursor());
                 let told = told.map(Option::unwrap_or_default);
                 let (compared, commands) =
-                    inbound::compare(&self.published, &question, told, &self.name, mono);
+                    inbound::compare(&self.published, &question, told, (&self.name, &past), mono);
                 let origin = Origin::Peer(name.into());
                 let (_, waits) = self.submit(&commands, &origin, time);
                 let body = serde_json::to_vec(&compared).expect("a comparison");
@@ -397,12 +409,11 @@ impl SimNode {
             is_our_kind,
             validates_data_center_id: false,
         };
-        let mut plan = Plan::of(
-            items,
-            terms,
-            &self.published.registry,
-            |app, id, renewal| self.renew(app, id, renewal, true, time),
-        );
+        let registry = &self.published.registry;
+        let removed = past::removals(&self.past(), registry, Plan::asks_about(&items));
+        let mut plan = Plan::of(items, terms, registry, &removed, |app, id, renewal| {
+            self.renew(app, id, renewal, true, time)
+        });
         let commands = std::mem::take(&mut plan.commands);
         let (replies, waits) = self.submit(&commands, &Origin::Peer(name.into()), time);
         if waits {
@@ -442,6 +453,24 @@ impl SimNode {
             body.truncate(body.len() / 2);
         }
         body
+    }
+}
+
+/// The log as it is asked for removals.
+#[derive(Debug)]
+pub(super) struct DurablePast(Vec<Arc<Record>>);
+
+impl Past for DurablePast {
+    fn removals(&self, keys: &[Key]) -> Removed {
+        let last = |(app, id): &Key| {
+            let is_it = |record: &&Arc<Record>| {
+                let change = &record.change;
+                change.app == *app && change.id == *id && change.lease.is_some()
+            };
+            let record = self.0.iter().rev().find(is_it)?;
+            Some(((app.clone(), id.clone()), Tombstone::of(record)?))
+        };
+        keys.iter().filter_map(last).collect()
     }
 }
 

@@ -56,6 +56,9 @@ impl World {
             let pause = self.random.within(100, longest);
             self.after(pause, Event::Restart { node });
         }
+        if self.random.chance(5) {
+            self.nodes[node].forget_removals();
+        }
         if self.random.chance(10) {
             let time = self.time;
             self.nodes[node].forget_window(1000, time);

@@ -1,0 +1,93 @@
+//! What the log remembers of instances that are gone. The registry keeps removals in mind for an hour
+//! (`registry::tombstones`); a node that was away for longer still has those instances, and would bring
+//! them back to everybody. So what is neither here nor in that memory is looked up in the log, which
+//! remembers for as long as it is kept.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use tracing::{debug, warn};
+
+use super::outbound::Key;
+use crate::changelog::ChangeLog;
+use crate::history::index::{Budget, Index, Stop};
+use crate::registry::change::Record;
+use crate::registry::{Registry, Tombstone};
+use crate::types::Lsn;
+
+/// Records that are read at most for one question, where the index has still to be made.
+const LOOKS: usize = 50_000;
+
+/// Removals by instance.
+pub type Removed = HashMap<Key, Tombstone>;
+
+/// A memory of removals that is not bounded by time.
+pub trait Past: Send + Sync + Debug {
+    /// Those of `keys` whose last change was their removal. Waits for the disk.
+    fn removals(&self, keys: &[Key]) -> Removed;
+}
+
+/// The instances of which the registry knows nothing: neither a lease nor a removal.
+pub fn unknown(registry: &Registry, keys: impl IntoIterator<Item = Key>) -> Vec<Key> {
+    let is_unknown = |(app, id): &Key| {
+        registry.lease(app.as_str(), id.as_str()).is_none() && registry.tombstone(app, id).is_none()
+    };
+    keys.into_iter().filter(is_unknown).collect()
+}
+
+/// What the log says about the instances of which the registry knows nothing. Waits for the disk.
+pub fn removals(
+    past: &dyn Past,
+    registry: &Registry,
+    keys: impl IntoIterator<Item = Key>,
+) -> Removed {
+    let unknown = unknown(registry, keys);
+    if unknown.is_empty() {
+        Removed::new()
+    } else {
+        past.removals(&unknown)
+    }
+}
+
+/// The log of this node.
+#[derive(Debug)]
+pub struct LogPast {
+    log: Arc<ChangeLog>,
+    index: Arc<Index>,
+}
+
+impl LogPast {
+    pub fn new(log: Arc<ChangeLog>, index: Arc<Index>) -> Self {
+        Self { log, index }
+    }
+}
+
+impl Past for LogPast {
+    fn removals(&self, keys: &[Key]) -> Removed {
+        let reader = self.log.reader();
+        let mut budget = Budget::new(LOOKS);
+        let mut removed = Removed::new();
+        for (app, id) in keys {
+            let place = (app, id, Lsn(u64::MAX));
+            // A change without a lease is about an override or a hold alone.
+            let is_of_lease = |record: &Record| record.change.lease.is_some();
+            match self.index.newest(&*reader, place, &mut budget, is_of_lease) {
+                Ok(record) => {
+                    let stone = record.and_then(|record| Tombstone::of(&record));
+                    removed.extend(stone.map(|stone| ((app.clone(), id.clone()), stone)));
+                }
+                Err(Stop::Trimmed | Stop::Damaged(_)) => {}
+                Err(Stop::Spent) => {
+                    debug!("the index of the history is not ready to say what was removed");
+                    break;
+                }
+                Err(Stop::Store(error)) => {
+                    warn!(%error, "the log cannot say what was removed: {error}");
+                    break;
+                }
+            }
+        }
+        removed
+    }
+}
