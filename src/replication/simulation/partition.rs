@@ -190,3 +190,53 @@ fn a_node_that_forgot_what_it_told_undoes_nothing_when_it_tells_that_again() {
     assert_eq!([held(&world, 0), held(&world, 1)], [None, None]);
     assert_same(&world);
 }
+
+#[test]
+fn what_was_cancelled_so_long_ago_that_only_the_log_knows_it_does_not_come_back() {
+    for side in [0, 1] {
+        for is_swept in [false, true] {
+            let mut world = begin();
+            world.nodes[1 - side].crash();
+            cancel(&mut world, side);
+            pass(&mut world, 60_000);
+            world.nodes[side].forget_removals();
+            if is_swept {
+                // The node that knows does not tell it: the other has to ask.
+                let peer = world.nodes[side].links.get_mut(&(1 - side));
+                peer.expect("a link").sender.sweep_again();
+            }
+            world.clear_up();
+            for _ in 0..20 {
+                pass(&mut world, 1000);
+                assert!(!has(&world, side), "side {side}, swept: {is_swept}");
+            }
+            assert!(!has(&world, 1 - side));
+        }
+    }
+}
+
+#[test]
+fn an_override_that_went_with_a_cancel_does_not_come_back_with_the_next_registration() {
+    for side in [0, 1] {
+        for is_away in [false, true] {
+            let mut world = begin();
+            say(&mut world, side, Some(OUT));
+            pass(&mut world, CONVERGED_AFTER);
+            assert_eq!(held(&world, 1 - side), Some(OUT));
+            if is_away {
+                world.nodes[1 - side].crash();
+            } else {
+                cut(&mut world, true);
+            }
+            cancel(&mut world, side);
+            pass(&mut world, 1000);
+            let newer = (START + world.time).cast_signed();
+            register(&mut world, side, newer);
+            pass(&mut world, 30_000);
+            world.clear_up();
+            pass(&mut world, CONVERGED_AFTER);
+            assert_same(&world);
+            assert_eq!(held(&world, side), None, "side {side}, away: {is_away}");
+        }
+    }
+}
