@@ -27,6 +27,8 @@ use crate::wire::{self, Limits};
 const CHUNK: usize = 250;
 /// Between two rounds through the peers.
 const ROUND_PAUSE: Duration = Duration::from_secs(1);
+/// Rounds after which peers that are all copying too have nobody to copy from.
+const ROUNDS_TOGETHER: u32 = 5;
 
 /// When the cached reads are answered; before that they get 403 (`protocol.md` 5.7).
 #[derive(Debug)]
@@ -57,11 +59,14 @@ enum Had {
     Instances(usize),
     /// It answered, and has nothing.
     Nothing,
+    /// It is copying itself, and has what clients have told it meanwhile.
+    Copying,
     NoAnswer,
 }
 
 /// Copies from the first peer that has anything. Ends without a copy when every peer has said that it
-/// is empty too, when DNS says that there is none, or when the wait that is configured is over.
+/// is empty too or is looking for one to copy from itself, when DNS says that there is none, or when the
+/// wait that is configured is over.
 pub(super) async fn copy<N: Names>(
     context: &Arc<Context>,
     config: &Config,
@@ -70,6 +75,7 @@ pub(super) async fn copy<N: Names>(
     stop: &CancellationToken,
 ) {
     info!("the store is empty: copying the registry from a peer");
+    let mut rounds_together = 0;
     loop {
         tokio::select! {
             biased;
@@ -77,7 +83,7 @@ pub(super) async fn copy<N: Names>(
             () = membership.refresh() => {}
         }
         let urls = membership.urls();
-        let mut empty = 0;
+        let (mut empty, mut copying) = (0, 0);
         for url in &urls {
             let had = tokio::select! {
                 biased;
@@ -90,11 +96,21 @@ pub(super) async fn copy<N: Names>(
                     return;
                 }
                 Had::Nothing => empty += 1,
+                Had::Copying => copying += 1,
                 Had::NoAnswer => {}
             }
         }
         if empty == urls.len() && membership.is_settled() {
             info!(peers = empty, "no peer has anything to copy: opening");
+            return;
+        }
+        let is_all = copying > 0 && empty + copying == urls.len() && membership.is_settled();
+        rounds_together = if is_all { rounds_together + 1 } else { 0 };
+        if rounds_together == ROUNDS_TOGETHER {
+            info!(
+                peers = copying,
+                "the peers have empty stores too: opening, and putting together what clients tell"
+            );
             return;
         }
         if gate.is_open(context.clock.now().mono) {
@@ -147,8 +163,8 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
         return Had::Nothing;
     }
     if is_copying {
-        // It will have more in a moment.
-        return Had::NoAnswer;
+        // It will have more in a moment, if there is anybody to copy from.
+        return Had::Copying;
     }
     let mut commands: Vec<Command> = Vec::new();
     let mut refused = list.refused;

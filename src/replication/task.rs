@@ -72,11 +72,14 @@ impl PeerTask {
                     }
                 }
                 (Next::Ask(_), None) => {}
+                // Nothing is left to tell, or there is nobody to hear it.
+                (Next::Wait(_), _) if self.context.finish.is_cancelled() => self.stop.cancel(),
                 (Next::Wait(until), _) => {
                     let pause = until.since(self.context.clock.now().mono).min(60_000);
                     tokio::select! {
                         biased;
                         () = self.stop.cancelled() => {}
+                        () = self.context.finish.cancelled() => {}
                         () = tokio::time::sleep(Duration::from_millis(pause)) => {}
                         changed = moved.changed(), if !sender.is_failing() => {
                             if changed.is_err() {
