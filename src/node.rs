@@ -298,8 +298,13 @@ impl Node {
         self.serving.wait().await;
         self.leave.cancel();
         self.replicating.close();
-        if tokio::time::timeout(LEAVE_MAX, self.replicating.wait()).await.is_err() {
-            warn!("stopping before every peer has heard everything: they hear the rest after the next start");
+        if tokio::time::timeout(LEAVE_MAX, self.replicating.wait())
+            .await
+            .is_err()
+        {
+            warn!(
+                "stopping before every peer has heard everything: they hear the rest after the next start"
+            );
         }
         self.stop.cancel();
         self.tasks.close();

@@ -21,10 +21,8 @@ use crate::config::{Config, ServiceUrl};
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
 use crate::types::Millis;
-use crate::wire::{self, Limits};
+use crate::wire;
 
-/// Commands that go to the log at a time.
-const CHUNK: usize = 250;
 /// Between two rounds through the peers.
 const ROUND_PAUSE: Duration = Duration::from_secs(1);
 /// Rounds after which peers that are all copying too have nobody to copy from.
@@ -88,7 +86,7 @@ pub(super) async fn copy<N: Names>(
             let had = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                had = copy_from(context, url) => had,
+                had = copy_from(context, config, url) => had,
             };
             match had {
                 Had::Instances(count) => {
@@ -126,7 +124,7 @@ pub(super) async fn copy<N: Names>(
     }
 }
 
-async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
+async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had {
     let timeout = context.peers.copy_connect_timeout + context.peers.copy_read_timeout;
     let sent = context
         .transport
@@ -152,7 +150,7 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
     let is_our_kind = answer.identity().is_some();
     let is_copying = answer.headers.contains_key(&COPYING);
     let now = i64::try_from(context.clock.now().wall.0).unwrap_or(i64::MAX);
-    let list = match wire::decode_applications(&answer.body, &Limits::default(), now) {
+    let list = match wire::decode_applications(&answer.body, &config.limits.of_decoders(), now) {
         Ok(list) => list,
         Err(error) => {
             warn!(peer.url = %url, %error, "the registry of {url} cannot be read: {error}");
@@ -187,17 +185,14 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
         warn!(peer.url = %url, refused, "{refused} instances of {url} cannot be taken over");
     }
     let count = commands.len();
-    let mut rest = commands.into_iter().peekable();
-    while rest.peek().is_some() {
-        let request = Request {
-            commands: rest.by_ref().take(CHUNK).collect(),
-            origin: Origin::Peer(url.to_string().into()),
-            actor: Actor::default(),
-        };
-        if let Err(why) = context.log.submit(request).await {
-            warn!(peer.url = %url, reason = %why, "the copy from {url} was not stored: {why}");
-            return Had::NoAnswer;
-        }
+    let request = Request {
+        commands,
+        origin: Origin::Peer(url.to_string().into()),
+        actor: Actor::default(),
+    };
+    if let Err(why) = context.log.submit_in_pieces(request).await {
+        warn!(peer.url = %url, reason = %why, "the copy from {url} was not stored: {why}");
+        return Had::NoAnswer;
     }
     Had::Instances(count)
 }

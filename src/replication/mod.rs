@@ -53,6 +53,7 @@ use crate::clock::Clock;
 use crate::config::{Config, PeersConfig, ServiceUrl};
 use crate::tls::TlsClient;
 use crate::types::Lsn;
+use crate::wire::Limits;
 use dns::{Dns, Names};
 use membership::Membership;
 use past::Past;
@@ -83,6 +84,7 @@ pub(crate) struct Context {
     pub(crate) own_id: Arc<str>,
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) past: Arc<dyn Past>,
+    pub(crate) limits: Limits,
     /// Cancelled when nothing more will be said: senders end when their peer has everything.
     pub(crate) finish: CancellationToken,
     seed: AtomicU64,
@@ -149,6 +151,7 @@ pub fn start(
         states: parts.states,
         digests: parts.digests,
         past: parts.past,
+        limits: parts.config.limits.of_decoders(),
         finish: CancellationToken::new(),
         identity: parts.identity,
         incarnation: parts.incarnation,
