@@ -91,3 +91,68 @@ impl Past for LogPast {
         removed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changelog::tests::Rig;
+    use crate::registry::command::Command;
+    use crate::registry::rules::Rules;
+    use crate::registry::status::Status;
+    use crate::registry::tests::{cancel, instance, set, version};
+    use crate::store::Durability;
+    use crate::types::{AppName, InstanceId};
+
+    fn key(id: &str) -> Key {
+        (AppName::new("SHOP"), InstanceId::new(id))
+    }
+
+    fn register(id: &str) -> Command {
+        Command::Register(instance("SHOP", id).into())
+    }
+
+    #[tokio::test]
+    async fn the_log_knows_what_was_removed_last_and_what_was_not() {
+        // Here overrides outlive their instances by a change of their own.
+        let rig = Rig::start(&Rules::eureka(), Some(Durability::Disk));
+        for id in ["gone", "again", "there", "word"] {
+            rig.client(register(id)).await.expect("it is stored");
+        }
+        rig.client(set("SHOP", "word", Status::OutOfService, None))
+            .await
+            .expect("it is stored");
+        for id in ["gone", "again", "word"] {
+            rig.client(cancel("SHOP", id)).await.expect("it is stored");
+        }
+        let again = version(200, instance("SHOP", "again"));
+        rig.client(Command::Register(again.into()))
+            .await
+            .expect("it is stored");
+        let past = LogPast::new(rig.log.clone(), Arc::new(Index::new(None)));
+        let keys = ["gone", "again", "there", "word", "never"].map(key);
+        let removed = past.removals(&keys);
+        let mut ids: Vec<&str> = removed.keys().map(|(_, id)| id.as_str()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["gone", "word"]);
+        let remembered = rig.log.snapshot();
+        for id in ["gone", "word"] {
+            let (app, id) = key(id);
+            let stone = remembered.registry.tombstone(&app, &id);
+            assert_eq!(removed.get(&(app, id)), stone, "as the registry has it");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_what_the_registry_does_not_know_is_looked_up() {
+        let rig = Rig::sync();
+        for id in ["gone", "there"] {
+            rig.client(register(id)).await.expect("it is stored");
+        }
+        rig.client(cancel("SHOP", "gone"))
+            .await
+            .expect("it is stored");
+        let keys = ["gone", "there", "never"].map(key);
+        let unknown = unknown(&rig.log.snapshot().registry, keys);
+        assert_eq!(unknown, [key("never")]);
+    }
+}

@@ -23,7 +23,7 @@ use random::Random;
 use world::{Setup, World};
 
 /// Seeds of an ordinary test run.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 2000;
 /// How soon after the last change nodes of our own kind are equal, ms.
 const CONVERGED_AFTER: u64 = 5000;
 /// Lines of the event log that a failure shows.

@@ -314,8 +314,8 @@ impl SimNode {
         self.published.registry.forget_removals();
     }
 
-    pub(super) fn past(&self) -> DurablePast {
-        DurablePast(self.durable.clone())
+    pub(super) fn past(&self) -> DurablePast<'_> {
+        DurablePast(&self.durable)
     }
 
     pub(super) fn records(&self) -> LogRecords<'_> {
@@ -458,9 +458,9 @@ impl SimNode {
 
 /// The log as it is asked for removals.
 #[derive(Debug)]
-pub(super) struct DurablePast(Vec<Arc<Record>>);
+pub(super) struct DurablePast<'a>(&'a [Arc<Record>]);
 
-impl Past for DurablePast {
+impl Past for DurablePast<'_> {
     fn removals(&self, keys: &[Key]) -> Removed {
         let last = |(app, id): &Key| {
             let is_it = |record: &&Arc<Record>| {
