@@ -206,8 +206,13 @@ fn presence(known: &Known, because: Option<&Entry>) -> String {
         Some(entry) => {
             let at = times::format(entry.at.0);
             let how = match (&*entry.kind, &entry.lease) {
-                ("evicted", Some(lease)) => format!(
-                    "its lease expired: the last renewal was {} old, the lease lasts {}",
+                ("evicted", Some(lease)) if entry.origin == "peer" => format!(
+                    "its lease ran out on another node, {}; no renewal that reached this one vouched for it, \
+                     the last was {} old",
+                    by(entry),
+                    span(lease.renewal_age_ms)
+                ),
+                ("evicted", Some(lease)) => format!(                    "its lease expired: the last renewal was {} old, the lease lasts {}",
                     span(lease.renewal_age_ms),
                     span(lease.duration_ms)
                 ),
@@ -282,7 +287,7 @@ fn lease_sentences(known: &Known) -> Vec<String> {
     );
     if lease.remaining_ms > 0 {
         let grace = if lease.grace_ms > 0 {
-            ", since this node gave it grace when it started"
+            ", as a grace: no renewal has come since this node started or took it over"
         } else {
             ""
         };

@@ -112,6 +112,24 @@ fn an_instance_that_expired() {
 }
 
 #[test]
+fn an_instance_that_expired_on_another_node() {
+    let mut evicted = entry("evicted", "peer", 60_000);
+    evicted.actor.peer = Some("http://b/eureka/".into());
+    let told = explain(Known {
+        entries: vec![evicted, entry("registered", "client", 500_000)],
+        ..known()
+    });
+    assert_eq!(
+        told.summary,
+        [
+            "SHOP/a is not registered: it was evicted at 2026-11-30T02:12:00.000Z (its lease ran out on \
+             another node, told by peer http://b/eureka/; no renewal that reached this one vouched for it, \
+             the last was 1 min 35 s old)."
+        ]
+    );
+}
+
+#[test]
 fn an_instance_that_somebody_cancelled() {
     let mut cancelled = entry("cancelled", "operator", 60_000);
     cancelled.reason = "host is burning".into();

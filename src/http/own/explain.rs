@@ -127,10 +127,11 @@ fn lease_now(lease: &Lease, now: Now) -> LeaseNow {
         renewal_age_ms: age,
         duration_ms: duration,
         remaining_ms: remaining,
-        // The two clocks are read one after the other.
-        grace_ms: Some(remaining.saturating_sub(duration.saturating_sub(age)))
-            .filter(|grace| *grace > 1000)
-            .unwrap_or(0),
+        grace_ms: if lease.clock.is_grace() {
+            remaining.saturating_sub(duration.saturating_sub(age))
+        } else {
+            0
+        },
         renewal_interval_ms: interval.saturating_mul(1000),
     }
 }
