@@ -212,7 +212,8 @@ fn presence(known: &Known, because: Option<&Entry>) -> String {
                     by(entry),
                     span(lease.renewal_age_ms)
                 ),
-                ("evicted", Some(lease)) => format!(                    "its lease expired: the last renewal was {} old, the lease lasts {}",
+                ("evicted", Some(lease)) => format!(
+                    "its lease expired: the last renewal was {} old, the lease lasts {}",
                     span(lease.renewal_age_ms),
                     span(lease.duration_ms)
                 ),
