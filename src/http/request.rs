@@ -276,7 +276,10 @@ impl BodyReader {
             .to_bytes();
         let bytes = if is_gzip {
             // However short it is, it may become as long as the limit.
-            let unzipped = self.decoding.of(limit, move || unzip(&collected, limit)).await;
+            let unzipped = self
+                .decoding
+                .of(limit, move || unzip(&collected, limit))
+                .await;
             unzipped.unwrap_or(Err(BodyRefused(StatusCode::BAD_REQUEST)))?
         } else {
             collected

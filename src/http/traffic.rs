@@ -253,7 +253,10 @@ impl Traffic {
 
     /// Replication batches of which nothing was done, by the reason.
     pub(crate) fn refused_batches(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let counts = self.refused_batches.iter().map(|n| n.load(Ordering::Relaxed));
+        let counts = self
+            .refused_batches
+            .iter()
+            .map(|n| n.load(Ordering::Relaxed));
         RefusedBatch::WORDS.into_iter().zip(counts)
     }
 

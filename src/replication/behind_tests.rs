@@ -47,9 +47,7 @@ impl Rig {
     }
 
     fn at(&self, lsn: Lsn) -> Option<Millis> {
-        self.times
-            .get(usize::try_from(lsn.0).unwrap() - 1)
-            .copied()
+        self.times.get(usize::try_from(lsn.0).unwrap() - 1).copied()
     }
 
     fn oldest(&self, behind: &mut Behind, cursor: u64) -> Option<Millis> {

@@ -258,7 +258,9 @@ mod tests {
         };
         assert_eq!(Identity::parse(&identity.header()), Some(identity));
         let long = format!("{};b", "x".repeat(129));
-        for bad in ["", "a", ";", "a;", "a;b;c", "a b;c", "ä;b", "a;\u{7f}", &long] {
+        for bad in [
+            "", "a", ";", "a;", "a;b;c", "a b;c", "ä;b", "a;\u{7f}", &long,
+        ] {
             assert_eq!(Identity::parse(bad), None, "{bad}");
         }
     }
