@@ -285,6 +285,11 @@ fn batches_with_items_that_are_none_change_nothing() {
     let mut victim = Victim::start(&[]);
     let item = |fields: &str| format!("{{\"replicationList\":[{{{fields}}}]}}");
     let known = "\"appName\":\"CANARY\",\"id\":\"canary\"";
+    let cancels = |count: usize| {
+        let cancel = r#"{"appName":"EVIL","id":"x","action":"Cancel"}"#;
+        let items = vec![cancel; count].join(",");
+        format!("{{\"replicationList\":[{items}]}}")
+    };
     let whole = [
         ("no JSON", "{".to_owned(), 400),
         ("null", "null".to_owned(), 400),
@@ -299,6 +304,9 @@ fn batches_with_items_that_are_none_change_nothing() {
             item(&format!("{known},\"action\":\"Explode\"")),
             400,
         ),
+        ("as many items as are taken", cancels(1000), 200),
+        ("one item more", cancels(1001), 413),
+        ("very many items", cancels(150_000), 413),
     ];
     let send = |body: &str| {
         let bytes = request(

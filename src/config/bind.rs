@@ -266,11 +266,23 @@ impl<'a> Binder<'a> {
 
     /// A text, or `default` and what it follows from.
     pub(super) fn text(&mut self, name: &str, default: String, from: Origin) -> String {
+        self.text_of(name, default, from, |_| true, "")
+    }
+
+    /// A text of which not every one will do.
+    pub(super) fn text_of(
+        &mut self,
+        name: &str,
+        default: String,
+        from: Origin,
+        is_fine: impl Fn(&str) -> bool,
+        allowed: &str,
+    ) -> String {
         let unset = std::mem::replace(&mut self.unset, from);
         let kind = Kind {
-            parse: &|text: &str| Some(text.to_owned()),
+            parse: &|text: &str| is_fine(text).then(|| text.to_owned()),
             show: &String::clone,
-            allowed: &String::new,
+            allowed: &|| allowed.to_owned(),
         };
         let text = self.read(&[name], default, &kind);
         self.unset = unset;

@@ -11,6 +11,11 @@ use super::machine::Machine;
 use super::property::Origin;
 use super::value::Unit;
 
+/// Longest address that is told to peers, characters.
+const ADDRESS_MAX: usize = 255;
+/// Longest id of an instance that nodes take unless told otherwise (`eurekad.max-id-bytes`), bytes.
+const ID_MAX: usize = 4096;
+
 choice! {
     /// `eureka.instance.initial-status`.
     InitialStatus {
@@ -141,10 +146,12 @@ impl OwnInstance {
         const MACHINE: Origin = Origin::Derived("the machine");
         const APP: Origin = Origin::Derived("the application's name");
         let d = Self::default();
-        let ip = b.text(
+        let ip = b.text_of(
             "eureka.instance.ip-address",
             machine.ip_address.clone(),
             MACHINE,
+            |text| text.len() <= ADDRESS_MAX && text.chars().all(|c| c.is_ascii_graphic()),
+            "up to 255 characters of ASCII without blanks: peers are told it in a header",
         );
         let prefer_ip = b.switch(&["eureka.instance.prefer-ip-address"], d.prefer_ip_address);
         let host = b.text(
@@ -181,10 +188,12 @@ impl OwnInstance {
         };
         let urls = Urls::bind(b, &host, port, server);
         Self {
-            instance_id: b.text(
+            instance_id: b.text_of(
                 "eureka.instance.instance-id",
                 id,
                 Origin::Derived("host, application and port"),
+                |text| text.len() <= ID_MAX && !text.chars().any(char::is_control),
+                "up to 4096 bytes without control characters: peers take no longer ones",
             ),
             host_name: host,
             ip_address: ip,

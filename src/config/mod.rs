@@ -49,7 +49,9 @@ pub use registry::{CacheConfig, RegistryConfig};
 pub use server::ServerConfig;
 pub use service_url::{Credentials, Secret, ServiceUrl};
 pub use source::files::{DiskFiles, FileSource};
-pub use store::{Durability, LimitsConfig, OnDamagedStore, OnStoreFailure, StoreConfig};
+pub use store::{
+    Durability, LimitsConfig, OnDamagedStore, OnStoreFailure, StoreConfig, is_node_id,
+};
 
 /// Everything that can be set, checked and complete.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -108,7 +108,7 @@ impl ServiceUrl {
         if path.contains(|c: char| matches!(c, '?' | '#' | '@') || c.is_whitespace()) {
             return None;
         }
-        Some(Self {
+        let url = Self {
             secure,
             by_srv,
             host: host.to_owned(),
@@ -119,12 +119,16 @@ impl ServiceUrl {
                 format!("{path}/")
             },
             credentials: user_info.map(Credentials::parse),
-        })
+        };
+        // What no request could be sent to is to be told now, not by each request.
+        let target = format!("http://{}{}", url.authority(), url.path);
+        let is_target = target.is_ascii() && target.parse::<hyper::Uri>().is_ok();
+        is_target.then_some(url)
     }
 
-    /// Whether a text may stand as the host: a name, or an address, IPv6 without brackets.
+    /// Whether a text may stand as the host: a name in ASCII, or an address, IPv6 without brackets.
     pub fn is_host(text: &str) -> bool {
-        let is_fine = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
         !text.is_empty() && text.chars().all(is_fine)
     }
 
@@ -233,6 +237,10 @@ mod tests {
             "http://a/?q=1",
             "http://a b/",
             "http://u:p/w@a/",
+            "http://bücher.example/",
+            "http://a/größe/",
+            "http://a/\u{1}/",
+            "http://a/<b>/",
             "srv+http://_eureka._tcp.example.com:8761/",
             "srv+http://192.0.2.1/",
             "srv+http://[::1]/",

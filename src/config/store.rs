@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use super::bind::Binder;
 use super::choice::choice;
+use super::property::Origin;
 use super::value::{self, Unit};
 use crate::wire::Limits;
+
+/// Longest id of a node, characters.
+const NODE_ID_MAX: usize = 128;
 
 /// `eurekad.durability`: when a change is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,7 +184,7 @@ impl StoreConfig {
                 |path| path.display().to_string(),
                 "a directory",
             ),
-            node_id: b.optional_text("eurekad.node-id"),
+            node_id: node_id(b),
             durability: b.other(
                 &["eurekad.durability"],
                 d.durability,
@@ -212,6 +216,24 @@ impl StoreConfig {
             min_free_bytes: b.large_size("eurekad.store-min-free", d.min_free_bytes),
         }
     }
+}
+
+/// Whether peers can tell a node by this: in the header that says who asks, a semicolon ends it.
+pub fn is_node_id(text: &str) -> bool {
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=NODE_ID_MAX).contains(&text.len()) && text.chars().all(is_fine)
+}
+
+/// `eurekad.node-id`, where it is set.
+fn node_id(b: &mut Binder<'_>) -> Option<String> {
+    let id = b.text_of(
+        "eurekad.node-id",
+        String::new(),
+        Origin::Default,
+        is_node_id,
+        "1 to 128 of the characters A-Z a-z 0-9 . _ -",
+    );
+    (!id.is_empty()).then_some(id)
 }
 
 impl LimitsConfig {

@@ -8,6 +8,7 @@ use tracing::debug;
 
 use super::answer::{self, Answer};
 use super::request;
+use super::traffic::RefusedBatch;
 use super::{Api, Head};
 use crate::cache::view_for_peer;
 use crate::changelog::Request;
@@ -30,28 +31,38 @@ impl Api {
     ) -> Answer {
         // Batches are JSON; the original's XML reader knows no such list.
         if request_type.format == Format::Xml {
+            self.traffic.refuse_batch(RefusedBatch::Content);
             return self.unreadable(request_type, head);
         }
         let limit = self.config.limits.batch_bytes;
         let body = match self.bodies.read(head.headers, body, limit).await {
             Ok(body) => body,
-            Err(refused) => return self.body_refused(refused, request_type, head),
-        };
-        let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
-        let items = match decode_batch(
-            &request_type.utf8(&body.bytes, self.decoder),
-            self.decoder,
-            &self.limits,
-            now,
-        ) {
-            Ok(Some(items)) => items,
-            Ok(None) => return answer::empty(self.bad_input()),
-            Err(error) => {
-                debug!(address = %head.address, %error, "refused a replication batch: {error}");
-                return self.undecodable(&error, request_type, head);
+            Err(refused) => {
+                self.traffic.refuse_batch(RefusedBatch::of(refused.0));
+                return self.body_refused(refused, request_type, head);
             }
         };
-        let Some(items) = items.into_iter().collect::<Option<Vec<BatchItem>>>() else {
+        let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
+        let (bytes, decoder, limits) = (body.bytes.clone(), self.decoder, self.limits);
+        let decode =
+            move || decode_batch(&request_type.utf8(&bytes, decoder), decoder, &limits, now);
+        let decoded = self.bodies.decoding.of(body.bytes.len(), decode).await;
+        let items = match decoded {
+            Some(Ok(items)) => items,
+            Some(Err(error)) => {
+                debug!(address = %head.address, %error, "refused a replication batch: {error}");
+                if error.has_too_many_items() {
+                    self.traffic.refuse_batch(RefusedBatch::Items);
+                    return answer::empty(StatusCode::PAYLOAD_TOO_LARGE);
+                }
+                self.traffic.refuse_batch(RefusedBatch::Content);
+                return self.undecodable(&error, request_type, head);
+            }
+            None => return answer::empty(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        let items = items.and_then(|items| items.into_iter().collect::<Option<Vec<BatchItem>>>());
+        let Some(items) = items else {
+            self.traffic.refuse_batch(RefusedBatch::Content);
             return answer::empty(self.bad_input());
         };
         let terms = Terms {

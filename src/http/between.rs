@@ -36,7 +36,7 @@ impl Api {
         match what {
             Between::Renewals => self.renewals(body.bytes).await,
             Between::Digest => self.digest(&body.bytes).await,
-            Between::Compare => self.compare(head, &body.bytes).await,
+            Between::Compare => self.compare(head, body.bytes).await,
         }
     }
 
@@ -75,8 +75,10 @@ impl Api {
         }
     }
 
-    async fn compare(&self, head: &Head<'_>, body: &[u8]) -> Answer {
-        let Ok(question) = serde_json::from_slice::<Comparison>(body) else {
+    async fn compare(&self, head: &Head<'_>, body: Bytes) -> Answer {
+        let length = body.len();
+        let read = move || serde_json::from_slice::<Comparison>(&body);
+        let Some(Ok(question)) = self.bodies.decoding.of(length, read).await else {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
         let origin = request::origin(head.headers, true, head.address, Origin::Client);

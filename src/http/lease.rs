@@ -59,11 +59,15 @@ impl Api {
         };
         let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
         let format = request_type.format;
-        let text = request_type.utf8(&body.bytes, self.decoder);
-        let decoded = wire::decode_registration(&text, format, self.decoder, &self.limits, now);
-        let draft = match decoded {
-            Ok(draft) => draft,
-            Err(error) => {
+        let (bytes, decoder, limits) = (body.bytes.clone(), self.decoder, self.limits);
+        let decode = move || {
+            let text = request_type.utf8(&bytes, decoder);
+            wire::decode_registration(&text, format, decoder, &limits, now)
+        };
+        let draft = match self.bodies.decoding.of(body.bytes.len(), decode).await {
+            Some(Ok(draft)) => draft,
+            None => return answer::empty(StatusCode::INTERNAL_SERVER_ERROR),
+            Some(Err(error)) => {
                 debug!(app.name = app, address = %head.address, %error, "refused a registration of {app}: {error}");
                 return self.undecodable(&error, request_type, head);
             }

@@ -278,6 +278,15 @@ impl Api {
                 seconds_of_micros(cell.micros),
             );
         }
+        let mut refused = text.family(
+            "eurekad_batches_refused_total",
+            Kind::Counter,
+            "Replication batches of which nothing was done: no batches (content), too long (size), with too \
+             many items (items), or not received (unread).",
+        );
+        for (reason, count) in self.traffic.refused_batches() {
+            refused.sample(&[("reason", reason)], count);
+        }
         let (accepted, open) = self.traffic.connections();
         text.counter(
             "eurekad_http_connections_total",
@@ -336,7 +345,8 @@ impl Api {
         let mut errors = text.family(
             "eurekad_peer_errors_total",
             Kind::Counter,
-            "Requests to the peer that failed, by what went wrong.",
+            "Requests to the peer that failed, each in one class by what went wrong; of class item are \
+             single items that answers refuse.",
         );
         for (url, peer) in &peers {
             let traffic = &peer.traffic;
@@ -345,6 +355,7 @@ impl Api {
                 ("timeout", traffic.time_outs),
                 ("broken", traffic.broken_answers),
                 ("status", traffic.status_errors),
+                ("same_id", traffic.same_ids),
                 ("item", peer.counters.item_errors),
             ] {
                 errors.sample(&[("peer", url), ("class", class)], count);
@@ -438,6 +449,11 @@ const PEER_COUNTERS: &[PeerCounter] = &[
         "eurekad_peer_requests_total",
         "Requests sent to the peer, of every kind.",
         |peer| peer.traffic.requests,
+    ),
+    (
+        "eurekad_peer_answered_total",
+        "Requests that the peer answered as it should.",
+        |peer| peer.traffic.answered,
     ),
     (
         "eurekad_peer_batches_total",

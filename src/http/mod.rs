@@ -26,7 +26,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
-use tokio::sync::Semaphore;
 
 use crate::cache::ResponseCache;
 use crate::changelog::ChangeLog;
@@ -49,11 +48,11 @@ use crate::wire::{Detail, Dialect, Limits};
 use answer::Answer;
 use metrics::Scraper;
 use path::{PathRules, Route};
-use request::BodyReader;
+use request::{BodyReader, Budget, Decoding};
 use traffic::{Asked, Traffic};
 
-/// Memory that request bodies in flight may take together, KiB.
-const BODY_BUDGET_KIB: usize = 128 * 1024;
+/// Memory that request bodies in flight may take together, KiB: those up to 1 MiB, and longer ones.
+const BODY_BUDGET_KIB: (usize, usize) = (32 * 1024, 96 * 1024);
 
 static X_EUREKA_ACCEPT: HeaderName = HeaderName::from_static("x-eureka-accept");
 
@@ -144,7 +143,8 @@ impl Api {
         let bodies = BodyReader {
             timeout: config.server.body_timeout,
             accept_gzip: knobs.gzip_request_bodies == GzipRequestBodies::Accept,
-            budget: Arc::new(Semaphore::new(BODY_BUDGET_KIB)),
+            budget: Budget::of(BODY_BUDGET_KIB.0, BODY_BUDGET_KIB.1),
+            decoding: Decoding::default(),
         };
         let index = remembered.index.clone();
         let feed = Feed::new(log.clone(), index, config.server.max_watchers);

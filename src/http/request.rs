@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::net::IpAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,8 +141,84 @@ pub(super) fn parameters(query: Option<&str>) -> Vec<(Arc<str>, Arc<str>)> {
 pub(super) struct BodyReader {
     pub timeout: Duration,
     pub accept_gzip: bool,
-    /// Kibibytes that all bodies in flight may take together.
-    pub budget: Arc<Semaphore>,
+    /// Memory that bodies in flight may take together.
+    pub budget: Budget,
+    pub decoding: Decoding,
+}
+
+/// Memory for bodies. Small ones have a share of their own, so that a flood of large ones, or of
+/// announcements of them, does not hold up registrations and real batches.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    small: Pool,
+    large: Pool,
+}
+
+/// Kibibytes, and how many they are in all.
+#[derive(Clone, Debug)]
+struct Pool(Arc<Semaphore>, usize);
+
+impl Pool {
+    fn of(kib: usize) -> Self {
+        Self(Arc::new(Semaphore::new(kib)), kib)
+    }
+}
+
+impl Budget {
+    /// Longest body that is small, bytes: more than 250 registrations of some size come to.
+    const SMALL_MAX: usize = 1 << 20;
+
+    pub(super) fn of(small_kib: usize, large_kib: usize) -> Self {
+        Self {
+            small: Pool::of(small_kib),
+            large: Pool::of(large_kib),
+        }
+    }
+
+    /// Where a body of so many bytes is to ask, and for how many kibibytes. One that is longer than all
+    /// of it, as the configuration may allow, is read when no other is.
+    fn of_body(&self, bytes: usize) -> (Arc<Semaphore>, u32) {
+        let Pool(pool, all) = if bytes <= Self::SMALL_MAX {
+            &self.small
+        } else {
+            &self.large
+        };
+        let kibibytes = (bytes / 1024 + 1).min(*all);
+        (pool.clone(), u32::try_from(kibibytes).unwrap_or(u32::MAX))
+    }
+}
+
+/// Reads what has been received, on a thread that may take its time if it is long: the threads that
+/// answer requests are few.
+#[derive(Clone, Debug)]
+pub(super) struct Decoding(Arc<Semaphore>);
+
+impl Default for Decoding {
+    /// As many at a time as there are processors, but for one: a flood of long bodies is not to take the
+    /// time of everything else.
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self(Arc::new(Semaphore::new((processors - 1).max(1))))
+    }
+}
+
+impl Decoding {
+    /// Longest body that is read on the spot, bytes.
+    const SHORT_MAX: usize = 64 << 10;
+
+    /// What `decode` makes of a body of so many bytes; `None` if that ended in a panic.
+    pub(super) async fn of<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        decode: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        if bytes <= Self::SHORT_MAX {
+            return Some(decode());
+        }
+        // Never closed.
+        let _place = self.0.acquire().await.ok()?;
+        tokio::task::spawn_blocking(decode).await.ok()
+    }
 }
 
 /// A body that could not be read, and the status that says so.
@@ -198,7 +275,12 @@ impl BodyReader {
             })?
             .to_bytes();
         let bytes = if is_gzip {
-            unzip(&collected, limit)?
+            // However short it is, it may become as long as the limit.
+            let unzipped = self
+                .decoding
+                .of(limit, move || unzip(&collected, limit))
+                .await;
+            unzipped.unwrap_or(Err(BodyRefused(StatusCode::BAD_REQUEST)))?
         } else {
             collected
         };
@@ -209,8 +291,8 @@ impl BodyReader {
     }
 
     async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, BodyRefused> {
-        let kibibytes = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
-        let wait = self.budget.clone().acquire_many_owned(kibibytes);
+        let (pool, kibibytes) = self.budget.of_body(bytes);
+        let wait = pool.acquire_many_owned(kibibytes);
         match tokio::time::timeout(self.timeout, wait).await {
             Ok(Ok(share)) => Ok(share),
             Ok(Err(_)) | Err(_) => Err(BodyRefused(StatusCode::SERVICE_UNAVAILABLE)),
@@ -233,6 +315,31 @@ fn unzip(packed: &[u8], limit: usize) -> Result<Bytes, BodyRefused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn large_bodies_leave_room_for_small_ones_and_none_is_too_large_to_be_read_alone() {
+        let budget = Budget::of(4 << 10, 20 << 10);
+        let mut held = Vec::new();
+        for bytes in [10 << 20, 1 << 30] {
+            let (pool, kibibytes) = budget.of_body(bytes);
+            held.extend(pool.try_acquire_many_owned(kibibytes).ok());
+            let (pool, kibibytes) = budget.of_body(1 << 20);
+            assert!(pool.try_acquire_many(kibibytes).is_ok(), "{bytes}");
+        }
+        assert_eq!(held.len(), 1, "the second has to wait");
+        held.clear();
+        let (pool, kibibytes) = budget.of_body(1 << 30);
+        assert!(pool.try_acquire_many(kibibytes).is_ok());
+    }
+
+    #[tokio::test]
+    async fn long_bodies_are_read_on_threads_of_their_own_and_short_ones_on_the_spot() {
+        let decoding = Decoding::default();
+        let here = std::thread::current().id();
+        let thread = |bytes| decoding.of(bytes, || std::thread::current().id());
+        assert_eq!(thread(64 << 10).await, Some(here));
+        assert!(thread((64 << 10) + 1).await.is_some_and(|id| id != here));
+    }
 
     #[test]
     fn the_first_value_of_a_parameter_counts() {

@@ -179,10 +179,38 @@ pub(crate) struct Counted {
     pub(crate) micros: u64,
 }
 
+/// Why a replication batch was refused as a whole. The discriminant is its place in the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefusedBatch {
+    /// It is no batch.
+    Content,
+    /// It is longer than `eurekad.max-batch-bytes`.
+    Size,
+    /// It has more items than any server sends.
+    Items,
+    /// It did not come in time, or there was no room for it.
+    Unread,
+}
+
+impl RefusedBatch {
+    /// By the places of the counters, as the label has it.
+    pub(super) const WORDS: [&str; 4] = ["content", "size", "items", "unread"];
+
+    /// Why a body was not read, by the status that says so.
+    pub(super) fn of(status: StatusCode) -> Self {
+        match status {
+            StatusCode::PAYLOAD_TOO_LARGE => Self::Size,
+            StatusCode::REQUEST_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE => Self::Unread,
+            _ => Self::Content,
+        }
+    }
+}
+
 /// Counters of one node's listener.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     cells: Box<[Cell]>,
+    refused_batches: [AtomicU64; RefusedBatch::WORDS.len()],
     accepted: AtomicU64,
     closed: AtomicU64,
 }
@@ -192,6 +220,7 @@ impl Default for Traffic {
         let cells = Asked::ALL.len() * METHODS.len();
         Self {
             cells: std::iter::repeat_with(Cell::default).take(cells).collect(),
+            refused_batches: std::array::from_fn(|_| AtomicU64::new(0)),
             accepted: AtomicU64::new(0),
             closed: AtomicU64::new(0),
         }
@@ -213,6 +242,22 @@ impl Traffic {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         cell.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// One replication batch of which nothing was done.
+    pub(super) fn refuse_batch(&self, why: RefusedBatch) {
+        if let Some(counter) = self.refused_batches.get(why as usize) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Replication batches of which nothing was done, by the reason.
+    pub(crate) fn refused_batches(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self
+            .refused_batches
+            .iter()
+            .map(|n| n.load(Ordering::Relaxed));
+        RefusedBatch::WORDS.into_iter().zip(counts)
     }
 
     /// A connection begins.

@@ -64,6 +64,11 @@ impl DeltaTail {
         Some(self.entries.iter().skip(skipped).map(|entry| &entry.record))
     }
 
+    /// The oldest record of the window.
+    pub fn oldest(&self) -> Option<&Arc<Record>> {
+        self.entries.front().map(|entry| &entry.record)
+    }
+
     /// What clients are told of, with its place.
     fn told(&self) -> impl Iterator<Item = (usize, &Entry)> {
         let is_told =

@@ -33,8 +33,9 @@ impl FileSource for NoFiles {
     }
 }
 
-async fn node(host: &str, dns: &Server, data: &Path) -> Node {
+async fn node(host: &str, dns: &Server, data: &Path, port: u16) -> Node {
     let more = [
+        format!("--server.port={port}"),
         format!("--eurekad.dns-servers={}", dns.address()),
         format!("--eureka.client.service-url.defaultZone=srv+http://{SERVICE}/eureka/"),
         "--eureka.server.peer-eureka-nodes-update-interval-ms=50".to_owned(),
@@ -149,12 +150,12 @@ async fn has_peers(node: &Node, wanted: &[String]) {
 async fn nodes_find_each_other_by_srv_records_and_lose_each_other_with_them() {
     let dns = Server::start().await;
     let dir = tempfile::tempdir().unwrap();
-    let alone = node("a.test", &dns, dir.path()).await;
+    let alone = node("a.test", &dns, dir.path(), 0).await;
     // DNS says that there is nobody, so nothing is to be waited for.
     register(&alone, "early").await;
     has_peers(&alone, &[]).await;
 
-    let other = node("b.test", &dns, dir.path()).await;
+    let other = node("b.test", &dns, dir.path(), 0).await;
     for host in ["a.test", "b.test"] {
         dns.records(host, A, 1, &[a([127, 0, 0, 1])]);
     }
@@ -171,6 +172,20 @@ async fn nodes_find_each_other_by_srv_records_and_lose_each_other_with_them() {
     register(&alone, "meanwhile").await;
     arrives(&other, "meanwhile").await;
     has_peers(&alone, &[url("b.test", &other)]).await;
+
+    // Nor do hosts whose addresses cannot be looked up any more, also for new connections.
+    for host in ["a.test", "b.test"] {
+        dns.set(host, A, Reply::ServFail);
+    }
+    let port = other.address().port();
+    other.stop().await.unwrap();
+    let other = node("b.test", &dns, dir.path(), port).await;
+    register(&alone, "reconnected").await;
+    arrives(&other, "reconnected").await;
+    for host in ["a.test", "b.test"] {
+        dns.records(host, A, 1, &[a([127, 0, 0, 1])]);
+    }
+
     publish(&dns, &[("a.test", &alone)]);
     has_peers(&alone, &[]).await;
     publish(&dns, &[("b.test", &other), ("a.test", &alone)]);

@@ -2,10 +2,11 @@
 //! time. What follows from the answers is [`super::membership`]'s affair.
 //!
 //! SRV and TXT go to the servers of `/etc/resolv.conf`, which is looked at for each question, so that
-//! a change of it is heard without a restart. Nothing is kept between questions: whoever asks does so
+//! a change of it is heard without a restart. No answer stands in for a later one: whoever asks does so
 //! when the time to live is over. Addresses come from the system's own resolver, which knows
 //! `/etc/hosts`; only if servers are configured (`eurekad.dns-servers`) these are asked for addresses
-//! too.
+//! too. For connections the addresses that a host had last are kept, and used when DNS does not answer or
+//! not soon enough.
 
 use std::future::Future;
 use std::io;
@@ -30,12 +31,17 @@ use hickory_resolver::proto::rr::{RData, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hyper_util::client::legacy::connect::dns::Name;
 
+use super::kept::KeptAddresses;
+
 /// How long a look-up may take, retries included.
 pub(crate) const LOOK_UP_MAX: Duration = Duration::from_secs(5);
 /// How long one server may take before the question is sent again.
 const TRY_MAX: Duration = Duration::from_millis(1500);
 /// How often a question is sent again.
 const RETRIES: usize = 2;
+/// How long a connection waits for a look-up if there are addresses of before. Short beside the time that
+/// a peer is given to answer (0.4 s unless configured), which goes on meanwhile.
+const CONNECTION_WAITS: Duration = Duration::from_millis(100);
 /// More records of one answer are not read.
 const RECORDS_MAX: usize = 1024;
 
@@ -95,6 +101,8 @@ pub(crate) struct Dns {
     servers: Arc<[SocketAddr]>,
     system: Arc<SystemServers>,
     within: Duration,
+    /// For connections.
+    kept: Arc<KeptAddresses>,
 }
 
 impl Dns {
@@ -103,6 +111,7 @@ impl Dns {
             servers: servers.into(),
             system: Arc::new(SystemServers::of("/etc/resolv.conf".into())),
             within: LOOK_UP_MAX,
+            kept: Arc::default(),
         }
     }
 
@@ -296,6 +305,40 @@ fn found<T>(answer: &Lookup, read: impl Fn(&RData) -> Vec<T>) -> Result<Found<T>
     })
 }
 
+impl Dns {
+    /// The addresses to connect to: those that are found, or, if that fails or takes too long, those that
+    /// were found last. The look-up goes on by itself then, so that its end is heard of.
+    async fn ways_to(&self, host: String) -> Result<Vec<IpAddr>, LookUpError> {
+        let kept = match self.kept.ask(&host) {
+            // Another connection waits for it already.
+            Some((addresses, true)) => return Ok(addresses),
+            Some((addresses, false)) => Some(addresses),
+            None => None,
+        };
+        let dns = self.clone();
+        let look_up = tokio::spawn(async move {
+            let (asking, name) = (dns.clone(), host.clone());
+            // By itself, so that its end is told even if it panics.
+            let asked = tokio::spawn(async move { asking.addresses(&name).await });
+            let found = asked
+                .await
+                .unwrap_or_else(|error| Err(LookUpError::Failed(error.to_string())))
+                .map(|found| found.records);
+            dns.kept.take(&host, found.as_deref());
+            found
+        });
+        let Some(kept) = kept else {
+            // It fails only when the runtime goes down.
+            return look_up.await.unwrap_or(Err(LookUpError::Nobody));
+        };
+        let ended = tokio::time::timeout(CONNECTION_WAITS, look_up).await;
+        match ended {
+            Ok(Ok(Ok(found))) => Ok(found),
+            Ok(_) | Err(_) => Ok(kept),
+        }
+    }
+}
+
 /// The same look-up for the connections of the HTTP client.
 impl tower_service::Service<Name> for Dns {
     type Response = vec::IntoIter<SocketAddr>;
@@ -309,11 +352,10 @@ impl tower_service::Service<Name> for Dns {
     fn call(&mut self, host: Name) -> Self::Future {
         let dns = self.clone();
         Box::pin(async move {
-            let found = dns.addresses(host.as_str()).await;
+            let found = dns.ways_to(host.as_str().to_owned()).await;
             let found = found.map_err(|error| io::Error::other(error.to_string()))?;
             // The port is the connector's to set.
             let addresses: Vec<SocketAddr> = found
-                .records
                 .into_iter()
                 .map(|address| SocketAddr::new(address, 0))
                 .collect();

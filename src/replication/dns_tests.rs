@@ -204,3 +204,37 @@ async fn without_servers_addresses_are_the_systems() {
     assert!(found.records.iter().all(IpAddr::is_loopback), "{found:?}");
     assert_eq!(found.ttl, None);
 }
+
+/// Where a new connection would go.
+async fn ways(dns: &Dns) -> Result<Vec<IpAddr>, LookUpError> {
+    dns.ways_to("eureka.test".to_owned()).await
+}
+
+#[tokio::test]
+async fn connections_go_where_they_went_while_dns_does_not_answer() {
+    let (server, dns) = server().await;
+    let dns = dns.within(seconds(60));
+    assert_eq!(ways(&dns).await, Err(LookUpError::Nobody));
+    server.records("eureka.test", A, 1, &[a([10, 0, 0, 1])]);
+    let first = [ip("10.0.0.1")];
+    assert_eq!(ways(&dns).await.unwrap(), first);
+    for outage in [
+        Reply::ServFail,
+        Reply::NoData,
+        Reply::Garbage(vec![1, 2, 3]),
+        Reply::Silence,
+    ] {
+        server.set("eureka.test", A, outage.clone());
+        for _ in 0..3 {
+            assert_eq!(ways(&dns).await.unwrap(), first, "{outage:?}");
+        }
+    }
+    // The next answer counts; a look-up that is still on its way may have to end first.
+    server.records("eureka.test", A, 1, &[a([10, 0, 0, 2])]);
+    let later = async {
+        while ways(&dns).await.unwrap() != [ip("10.0.0.2")] {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(seconds(60), later).await.unwrap();
+}

@@ -93,7 +93,12 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
         _ => return Outcome::Failed(Failure::Status(status)),
     }
     match ask {
-        Ask::Probe => Outcome::Known(kind),
+        // A page is an answer of no kind of peer.
+        Ask::Probe => match batch_outcome(0, body, reading) {
+            Outcome::Items(_) => Outcome::Known(kind),
+            Outcome::WrongCount { .. } => broken(&"it has items that nobody asked for"),
+            other => other,
+        },
         Ask::Batch(items) => batch_outcome(items.len(), body, reading),
         Ask::Renewals(_) => Outcome::Unknown(
             body.as_chunks::<4>()

@@ -11,6 +11,7 @@
 //! [`transport`] move its requests over HTTP. [`inbound`] answers what nodes of our own kind ask beyond the original's protocol.
 
 pub mod batch;
+mod behind;
 mod bootstrap;
 #[cfg(test)]
 mod discovery_tests;
@@ -20,6 +21,7 @@ mod dns_server;
 pub mod exchange;
 pub mod holds;
 pub mod inbound;
+mod kept;
 mod membership;
 pub mod outbound;
 pub mod past;
@@ -31,6 +33,8 @@ pub mod sender;
 mod simulation;
 pub mod state;
 mod task;
+#[cfg(test)]
+mod task_tests;
 #[cfg(test)]
 mod tls_tests;
 pub mod transport;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::sender::{Counters, Kind};
+use super::sender::{Counters, Failure, Kind, Outcome};
 use crate::types::{Lsn, Millis};
 
 /// One peer as of its last request.
@@ -42,12 +42,37 @@ pub struct Traffic {
     /// Bytes of bodies; heads are not counted.
     pub sent_bytes: u64,
     pub received_bytes: u64,
+    /// How requests ended: each that did counts in one of these.
+    pub answered: u64,
     pub connect_errors: u64,
     pub time_outs: u64,
-    /// Answers that broke off or cannot be used.
+    /// Answers that broke off or cannot be used, whatever their status.
     pub broken_answers: u64,
     /// Answers whose status is no success.
     pub status_errors: u64,
+    /// Answers of another node with this node's id.
+    pub same_ids: u64,
+}
+
+impl Traffic {
+    /// Counts how a request ended.
+    pub fn ended(&mut self, outcome: &Outcome) {
+        let counter = match outcome {
+            Outcome::Known(_)
+            | Outcome::Items(_)
+            | Outcome::Unknown(_)
+            | Outcome::Digests(_)
+            | Outcome::Compared(_) => &mut self.answered,
+            Outcome::Failed(Failure::Connect(_)) => &mut self.connect_errors,
+            Outcome::Failed(Failure::TimedOut) => &mut self.time_outs,
+            Outcome::Failed(Failure::Broken(_)) | Outcome::WrongCount { .. } => {
+                &mut self.broken_answers
+            }
+            Outcome::Failed(Failure::SameId(_)) => &mut self.same_ids,
+            Outcome::Failed(Failure::Status(_)) | Outcome::Refused(_) => &mut self.status_errors,
+        };
+        *counter += 1;
+    }
 }
 
 /// All peers by URL without credentials.
@@ -90,5 +115,45 @@ impl PeerStates {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_of_a_request_is_counted_once() {
+        use Failure as F;
+        let classes = |traffic: &Traffic| {
+            [
+                traffic.answered,
+                traffic.connect_errors,
+                traffic.time_outs,
+                traffic.broken_answers,
+                traffic.status_errors,
+                traffic.same_ids,
+            ]
+        };
+        let ends = [
+            (Outcome::Known(Kind::Java), 0),
+            (Outcome::Items(Vec::new()), 0),
+            (Outcome::Unknown(Vec::new()), 0),
+            (Outcome::Digests(Vec::new()), 0),
+            (Outcome::Failed(F::Connect(String::new())), 1),
+            (Outcome::Failed(F::TimedOut), 2),
+            (Outcome::Failed(F::Broken(String::new())), 3),
+            (Outcome::WrongCount { sent: 2, got: 1 }, 3),
+            (Outcome::Failed(F::Status(503)), 4),
+            (Outcome::Refused(400), 4),
+            (Outcome::Failed(F::SameId(String::new())), 5),
+        ];
+        for (outcome, class) in ends {
+            let mut traffic = Traffic::default();
+            traffic.ended(&outcome);
+            let mut wanted = [0; 6];
+            wanted[class] = 1;
+            assert_eq!(classes(&traffic), wanted, "{outcome:?}");
+        }
     }
 }

@@ -9,24 +9,22 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::Context;
+use super::behind::{Behind, LogRecords};
 use super::exchange::{self, Message, Reading, Repairing};
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
-use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, RECORDS_AT_ONCE, Records, Sender};
+use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, Sender};
 use super::transport::Answer;
-use crate::changelog::{Published, Request};
+use crate::changelog::Request;
 use crate::config::ServiceUrl;
-use crate::registry::change::{Actor, Origin, Record};
+use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
-use crate::store::{LogReader, StoreError};
 use crate::types::{Lsn, Millis};
 use crate::wire::Draft;
 
 /// Changes that come in quick succession go together: how long the first waits for others.
 const GATHER: Duration = Duration::from_millis(10);
-/// Bytes of records read from the disk in one step.
-const RECORD_BYTES: usize = 8 << 20;
 /// Least time between two notes of the cursor.
 const NOTE_CURSOR_MS: u64 = 1000;
 
@@ -36,6 +34,14 @@ pub(super) struct PeerTask {
     /// The URL without credentials: its name in logs, states and the store.
     pub(super) name: String,
     pub(super) stop: CancellationToken,
+}
+
+/// What a sender does next.
+struct Step {
+    next: Next,
+    message: Option<Message>,
+    /// Wall time of the oldest record that the peer is still to be told of.
+    untold_since: Option<Millis>,
 }
 
 /// A request that could not be answered with an outcome.
@@ -55,15 +61,20 @@ impl PeerTask {
         states.update(&self.name, |_| {});
         let mut moved = self.context.log.subscribe();
         let mut noted = (sender.cursor(), now.mono);
+        let mut behind = Behind::default();
         loop {
-            let (stepped, next, message) = self.step(sender).await;
-            sender = stepped;
-            self.show(&sender);
+            let step;
+            (sender, behind, step) = self.step(sender, behind).await;
+            self.show(&sender, step.untold_since);
             noted = self.note_cursor(&sender, noted).await;
-            match (next, message) {
+            match (step.next, step.message) {
                 (Next::Ask(ask), Some(message)) => {
                     match self.exchange(&ask, message, &sender, &mut patience).await {
-                        Exchanged::Outcome(outcome) => self.take(&mut sender, outcome).await,
+                        Exchanged::Outcome(outcome) => {
+                            let states = &self.context.states;
+                            states.count(&self.name, |traffic| traffic.ended(&outcome));
+                            self.take(&mut sender, outcome).await;
+                        }
                         Exchanged::Ourselves => {
                             debug!(peer.url = %self.name, "{} is this node itself", self.name);
                             self.context.states.remove(&self.name);
@@ -98,15 +109,16 @@ impl PeerTask {
     }
 
     /// Asks the sender and writes its request, on a thread that may wait for the disk.
-    async fn step(&self, sender: Sender) -> (Sender, Next, Option<Message>) {
-        let context = self.context.clone();
-        let mut sender = sender;
+    async fn step(&self, sender: Sender, behind: Behind) -> (Sender, Behind, Step) {
+        let (context, peer) = (self.context.clone(), self.name.clone());
+        let (mut sender, mut behind) = (sender, behind);
         let step = tokio::task::spawn_blocking(move || {
-            let log = &context.log;
-            let state = log.snapshot();
+            let (state, reader) = (context.log.snapshot(), context.log.reader());
             let mut records = LogRecords {
-                state: state.clone(),
-                reader: log.reader(),
+                behind: &mut behind,
+                state: &state,
+                reader: &*reader,
+                peer: &peer,
             };
             let now = context.clock.now().mono;
             let next = sender.next(now, &state, &mut records);
@@ -127,7 +139,13 @@ impl PeerTask {
                     ))
                 }
             };
-            (sender, next, message)
+            let cursor = sender.cursor().unwrap_or_default();
+            let step = Step {
+                next,
+                message,
+                untold_since: behind.oldest(cursor, &state, &*reader),
+            };
+            (sender, behind, step)
         });
         match step.await {
             Ok(step) => step,
@@ -135,11 +153,13 @@ impl PeerTask {
             Err(error) => {
                 warn!(peer.url = %self.name, %error, "the sender to {} failed: {error}", self.name);
                 let now = self.context.clock.now().mono;
-                (
-                    Sender::new(None, self.context.recovered, now),
-                    Next::Wait(now.plus(1000)),
-                    None,
-                )
+                let step = Step {
+                    next: Next::Wait(now.plus(1000)),
+                    message: None,
+                    untold_since: None,
+                };
+                let sender = Sender::new(None, self.context.recovered, now);
+                (sender, Behind::default(), step)
             }
         }
     }
@@ -337,16 +357,13 @@ impl PeerTask {
         }
     }
 
-    fn show(&self, sender: &Sender) {
-        let state = self.context.log.published();
-        let (lsn, cursor) = (state.lsn(), sender.cursor().unwrap_or_default());
+    fn show(&self, sender: &Sender, untold_since: Option<Millis>) {
+        let lsn = self.context.log.published().lsn();
+        let cursor = sender.cursor().unwrap_or_default();
         let lag_records = lsn.0.saturating_sub(cursor.0);
         let now = self.context.clock.now().wall;
-        let oldest = state
-            .delta
-            .since(cursor.next())
-            .and_then(|mut records| records.next());
-        let lag_ms = oldest.map_or(0, |record| now.since(record.at));
+        // What came since the step is young.
+        let lag_ms = untold_since.map_or(0, |at| now.since(at));
         self.context.states.update(&self.name, |state| {
             state.kind = sender.kind().clone();
             match sender.kind() {
@@ -356,7 +373,7 @@ impl PeerTask {
             }
             state.cursor = cursor;
             state.lag_records = lag_records;
-            state.lag_ms = if lag_records == 0 { 0 } else { lag_ms };
+            state.lag_ms = lag_ms;
             state.counters = sender.counters();
         });
     }
@@ -400,28 +417,6 @@ impl PeerTask {
             debug!(peer.url = %self.name, %error, "noting the cursor of {}: {error}", self.name);
         }
         (cursor, now)
-    }
-}
-
-/// The log behind a cursor: from memory, or from the disk if it lies further back.
-struct LogRecords {
-    state: Arc<Published>,
-    reader: Arc<dyn LogReader>,
-}
-
-impl Records for LogRecords {
-    fn since(&mut self, first: Lsn) -> Option<Vec<Arc<Record>>> {
-        if let Some(records) = self.state.delta.since(first) {
-            return Some(records.take(RECORDS_AT_ONCE).cloned().collect());
-        }
-        match self.reader.read(first, RECORDS_AT_ONCE, RECORD_BYTES) {
-            Ok(records) => Some(records),
-            Err(StoreError::Trimmed { .. }) => None,
-            Err(error) => {
-                debug!(%error, lsn = %first, "reading the log for a peer from LSN {first}: {error}");
-                Some(Vec::new())
-            }
-        }
     }
 }
 

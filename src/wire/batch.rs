@@ -132,7 +132,9 @@ fn items<'a>(
         }
         let max = context.limits.batch_items;
         if list.len() >= max {
-            return Err(tokens.error(format!("more than {max} items (limit batch_items)")));
+            return Err(DecodeError::too_many_items(format!(
+                "more than {max} items (limit batch_items)"
+            )));
         }
         list.push(match (&first, context.dialect) {
             (Token::Null, Dialect::Exact) => None,

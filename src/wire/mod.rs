@@ -72,7 +72,8 @@ pub struct Limits {
     pub id_bytes: usize,
     /// Most metadata entries of one instance.
     pub metadata_entries: usize,
-    /// Most items of a replication batch.
+    /// Most items of a replication batch, and of the answer to one. Servers of every kind send 250 at
+    /// most.
     pub batch_items: usize,
     /// Most instances of a full list.
     pub list_instances: usize,
@@ -85,7 +86,7 @@ impl Default for Limits {
             field_bytes: 256 * 1024,
             id_bytes: 4 * 1024,
             metadata_entries: 1024,
-            batch_items: 10_000,
+            batch_items: 1000,
             list_instances: 2_000_000,
         }
     }
@@ -117,6 +118,7 @@ pub struct InstanceView<'a> {
 pub struct DecodeError {
     message: String,
     is_null_body: bool,
+    has_too_many_items: bool,
 }
 
 impl DecodeError {
@@ -124,14 +126,28 @@ impl DecodeError {
         Self {
             message: message.into(),
             is_null_body: false,
+            has_too_many_items: false,
         }
     }
 
     pub(crate) fn null_body() -> Self {
         Self {
-            message: "the body is null".to_owned(),
             is_null_body: true,
+            ..Self::new("the body is null")
         }
+    }
+
+    pub(crate) fn too_many_items(message: impl Into<String>) -> Self {
+        Self {
+            has_too_many_items: true,
+            ..Self::new(message)
+        }
+    }
+
+    /// Whether a batch was refused for the number of its items ([`Limits::batch_items`]), before the
+    /// rest of it was looked at.
+    pub fn has_too_many_items(&self) -> bool {
+        self.has_too_many_items
     }
 
     /// Whether the body was a well-formed `null`: the original answers 500 there instead of 400.

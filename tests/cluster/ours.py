@@ -21,6 +21,13 @@ def peers_of(node):
     return list(node.health()["components"]["peers"]["details"].values())
 
 
+def errors_of(node, link, class_):
+    """Requests over a link that failed in this class."""
+    text = harness.fetch(f"http://{node.host}:{node.port}/metrics")[1].decode()
+    name = f'eurekad_peer_errors_total{{peer="{link.url()}",class="{class_}"}} '
+    return float(next(line for line in text.splitlines() if line.startswith(name)).removeprefix(name))
+
+
 def copy_before_reads(cluster):
     """a node restarted with an empty store copies everything before it answers reads"""
     a, b = cluster.eurekads(2)
@@ -242,6 +249,7 @@ def bad_weather(cluster):
     a.set_status("WEATHER", "held", "OUT_OF_SERVICE")
     equal(cluster.nodes, CPU_S, ["WEATHER/held"])
     for n, weather in enumerate(("html", "500", "503", "reset", "half", "miscount", "slow", "hole", "cut")):
+        counted = {c: errors_of(a, stormy, c) for c in ("connect", "timeout", "broken", "status")}
         stormy.set(weather)
         stormy.forget()
         started = time.monotonic()
@@ -258,6 +266,10 @@ def bad_weather(cluster):
             most = 3 + took
             expect(seen.requests <= most, f"{seen.requests} requests in {took:.1f} s to a peer with {weather}")
         expect(seen.most_at_once <= 2, f"{seen.most_at_once} requests at once to a peer with {weather}")
+        for class_ in {"html": ("broken",), "half": ("broken",), "miscount": ("broken",), "500": ("status",),
+                       "503": ("status",), "hole": ("timeout",), "cut": ("connect",)}.get(weather, ()):
+            wait_for(lambda: errors_of(a, stormy, class_) > counted.get(class_, 0), CPU_S,  # noqa: B023
+                     f"{weather} is counted as {class_}")
         stormy.set("fair")
         equal(cluster.nodes, 10 + CPU_S, [f"WEATHER/{w}-0" for w in (weather,)], [f"WEATHER/{weather}-2"],
               f"all nodes are equal after {weather}")

@@ -33,6 +33,7 @@ import leases  # noqa: E402
 import measure  # noqa: E402
 import mixed  # noqa: E402
 import needs  # noqa: E402
+import odd  # noqa: E402
 import ours  # noqa: E402
 from nodes import Cluster, Failed  # noqa: E402
 
@@ -117,7 +118,8 @@ def main():
     p.add_argument("--peer-jar", type=pathlib.Path)
     p.add_argument("--client-jar", type=pathlib.Path)
     o = p.parse_args()
-    known = {s.__name__.replace("_", "-"): s for s in [*mixed.SCENARIOS, *ours.SCENARIOS, *leases.SCENARIOS]}
+    scenarios = [*mixed.SCENARIOS, *ours.SCENARIOS, *leases.SCENARIOS, *odd.SCENARIOS]
+    known = {s.__name__.replace("_", "-"): s for s in scenarios}
     unknown = set(o.scenarios) - set(known) - {"measure"}
     if unknown:
         p.error(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(known)} and measure")

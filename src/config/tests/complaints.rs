@@ -21,6 +21,19 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("eurekad.profile", "netflix", "default | eureka"),
     ("eurekad.lease-expiry", "double", "exact | eureka"),
     ("eurekad.bad-input-status", "404", "400 | 500"),
+    ("eurekad.node-id", "dc1;a", "1 to 128 of the characters"),
+    ("eurekad.node-id", "größe", "1 to 128 of the characters"),
+    ("eureka.instance.ip-address", "größe", "characters of ASCII"),
+    (
+        "eureka.instance.instance-id",
+        "a\u{1}b",
+        "without control characters",
+    ),
+    (
+        "eureka.client.service-url.defaultZone",
+        "http://bücher.example/eureka/",
+        "URLs by comma",
+    ),
     (
         "eurekad.durability",
         "interval:0",
