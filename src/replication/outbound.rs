@@ -256,19 +256,21 @@ pub fn sweep(state: &Registry, after: Option<&Key>, at_most: usize) -> (Vec<Item
     (items, None)
 }
 
-/// The leases that their clients renewed here after `since` and up to `until` (monotonic), at most a
-/// batch of them, and the key behind which there are more.
+/// The leases that their clients renewed here after `since` (monotonic), at most a batch of them, and the
+/// key behind which there are more.
+///
+/// Going on behind that key comes to an end however often leases are renewed meanwhile, so there is no
+/// upper bound: a lease that is renewed all the time would always lie above it, and never be told.
 pub fn renewals(
     state: &Registry,
     since: Millis,
-    until: Millis,
     after: Option<&Key>,
     at_most: usize,
 ) -> (Vec<Item>, Option<Key>) {
     let mut items = Vec::new();
     for lease in state.leases_after(after) {
         let renewed = lease.clock.renewed_by_client();
-        if renewed <= since || renewed > until {
+        if renewed <= since {
             continue;
         }
         if items.len() == at_most {

@@ -36,7 +36,8 @@ impl Flight {
     }
 }
 
-/// A flush of renewals under way: all up to `until`, those behind `after` are still to be sent.
+/// A flush of renewals under way: those behind `after` are still to be sent. What is renewed after
+/// `until`, while it goes on, is told in the next flush, though this one may have told it already.
 #[derive(Clone, Debug)]
 pub(super) struct Cut {
     pub(super) until: Millis,
@@ -44,7 +45,8 @@ pub(super) struct Cut {
 }
 
 /// An instance that the peer refuses alone. It is given up once the peer has answered an empty batch
-/// in between: otherwise it is the peer that is out of order.
+/// in between: otherwise it is the peer that is out of order. It is no suspect any more when a request
+/// with it ends otherwise, when there is nothing to tell (then the instance is gone), or after a time.
 #[derive(Clone, Debug)]
 pub(super) struct Suspect {
     pub(super) key: Key,

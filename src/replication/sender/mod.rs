@@ -64,6 +64,7 @@ pub struct Sender {
     compare_at: Millis,
     /// The cursor was lost: until the registries are equal, the peer may not have heard of overrides
     /// that this node took, and what it says of them is taken with care.
+    /// Renewals up to this moment have been told.
     is_unsure: bool,
     /// Applications to compare.
     differing: Vec<String>,
@@ -198,7 +199,7 @@ impl Sender {
     }
 
     fn renewals_at(&self) -> Millis {
-        self.renewed_upto.plus(RENEWALS_EVERY_MS)
+        self.renewed_upto.plus(RENEWALS_EVERY_MS + 1)
     }
 
     fn ask(&mut self, flight: Flight, ask: Ask) -> Next {
@@ -297,13 +298,13 @@ impl Sender {
             self.batch_max
         };
         let cut = self.cut.clone().unwrap_or(Cut {
-            until: now,
+            // What is renewed within this very millisecond may come after this look.
+            until: Millis(now.0.saturating_sub(1)),
             after: None,
         });
         let (items, after) = outbound::renewals(
             &state.registry,
             self.renewed_upto,
-            cut.until,
             cut.after.as_ref(),
             at_most,
         );

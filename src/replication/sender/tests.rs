@@ -1,5 +1,7 @@
 //! The sender by itself, peer and clock in the hand of the test.
 
+mod renewals;
+
 use std::sync::Arc;
 
 use super::*;
