@@ -1,9 +1,9 @@
-//! What follows from the end of a request.
+//! What follows from the end of a request, and from who answered it.
 
 use super::flight::{Flight, Suspect};
 use super::{
     BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
-    MISCOUNTS_MAX, Outcome, Sender,
+    MISCOUNTS_MAX, Outcome, SUSPECT_MS, Sender,
 };
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
@@ -11,17 +11,67 @@ use crate::replication::outbound::{BATCH_ITEMS, Item};
 use crate::types::{AppName, InstanceId, Millis};
 
 impl Sender {
+    /// What the end of the request in flight comes to, given who answered: before [`Self::answered`].
+    ///
+    /// What was told to another kind of node than it was meant for counts as not told. Between nodes of
+    /// our own kind the form is the same, so only what is thought of the peer changes.
+    pub fn recognise(&mut self, outcome: Outcome, from: Option<Kind>) -> Outcome {
+        let Some(from) = from else { return outcome };
+        let is_probe = matches!(self.flight, None | Some(Flight::Probe));
+        if from == self.kind || is_probe {
+            return outcome;
+        }
+        match outcome {
+            // It may have come from something between here and the peer.
+            Outcome::Failed(_) => {
+                self.kind = Kind::Unknown;
+                outcome
+            }
+            _ if from.is_ours() && self.kind.is_ours() => {
+                self.meet(from);
+                outcome
+            }
+            _ => Outcome::Failed(Failure::Another),
+        }
+    }
+
+    /// Somebody of this kind is at the peer's place.
+    fn meet(&mut self, kind: Kind) {
+        // What is told depends on the kind.
+        self.backlog
+            .take_if(|backlog| backlog.is_our_kind() != kind.is_ours());
+        if self.met != kind {
+            self.differing.clear();
+            self.miscounts = 0;
+            self.suspect = None;
+            self.batch_max = BATCH_ITEMS;
+            if self.met != Kind::Unknown {
+                // The cursor is about another node.
+                if kind.is_ours() {
+                    self.is_unsure = true;
+                } else {
+                    self.sweep_beside();
+                }
+            }
+        }
+        self.met = kind.clone();
+        self.kind = kind;
+    }
+
     /// Takes the end of the request in flight. `random` spreads the next try.
     pub fn answered(&mut self, outcome: Outcome, now: Millis, random: u64) -> Vec<Effect> {
         let Some(flight) = self.flight.take() else {
             return Vec::new();
         };
+        self.heard_at = now;
+        self.suspect.take_if(|suspect| {
+            let is_told = flight.items().iter().any(|item| item.key() == suspect.key);
+            let is_over = now.since(suspect.since) >= SUSPECT_MS;
+            is_over || (is_told && !matches!(outcome, Outcome::Refused(_)))
+        });
         match outcome {
             Outcome::Known(kind) => {
-                // What is told depends on the kind.
-                self.backlog
-                    .take_if(|backlog| backlog.is_our_kind() != kind.is_ours());
-                self.kind = kind;
+                self.meet(kind);
                 if let Some(suspect) = &mut self.suspect {
                     suspect.is_peer_fine = true;
                     // The item has still to be got through.
@@ -32,12 +82,6 @@ impl Sender {
             }
             Outcome::Items(results) => {
                 self.succeeded(now);
-                let has_passed = self.suspect.as_ref().is_some_and(|suspect| {
-                    flight.items().iter().any(|item| item.key() == suspect.key)
-                });
-                if has_passed {
-                    self.suspect = None;
-                }
                 let mut effects = self.take_results(&flight, results);
                 effects.extend(self.finish(flight));
                 effects
@@ -67,7 +111,11 @@ impl Sender {
             Outcome::Failed(failure) => {
                 self.put_back(flight);
                 self.back_off(now, random);
-                if matches!(failure, Failure::Connect(_)) {
+                let is_unknown = match failure {
+                    Failure::Connect(_) | Failure::SameId(_) | Failure::Another => true,
+                    Failure::TimedOut | Failure::Broken(_) | Failure::Status(_) => false,
+                };
+                if is_unknown {
                     // Whoever answers next may be somebody else.
                     self.kind = Kind::Unknown;
                 }
@@ -76,7 +124,7 @@ impl Sender {
         }
     }
 
-    fn succeeded(&mut self, now: Millis) {
+    pub(super) fn succeeded(&mut self, now: Millis) {
         if self.failures > 0 {
             self.compare_at = now;
         }
@@ -182,6 +230,14 @@ impl Sender {
     /// anything at all.
     fn refused(&mut self, flight: Flight, status: u16, now: Millis, random: u64) -> Vec<Effect> {
         self.counters.item_errors += 1;
+        if let Flight::Renewals { items, .. } = &flight
+            && self.kind.is_ours()
+        {
+            // A digest does not become smaller, but what it says can be told in batches.
+            self.owed_renewals.extend(items.iter().map(Item::key));
+            self.back_off(now, random);
+            return self.finish(flight);
+        }
         let count = flight.items().len();
         let first = flight.items().first().map(Item::key);
         let Some(key) = first.filter(|_| flight.is_single()) else {
@@ -200,6 +256,7 @@ impl Sender {
             self.suspect = Some(Suspect {
                 key,
                 is_peer_fine: false,
+                since: now,
             });
             self.batch_max = 1;
             self.put_back(flight);

@@ -51,4 +51,6 @@ pub(super) struct Cut {
 pub(super) struct Suspect {
     pub(super) key: Key,
     pub(super) is_peer_fine: bool,
+    /// When it was refused (monotonic).
+    pub(super) since: Millis,
 }

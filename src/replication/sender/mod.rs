@@ -4,7 +4,12 @@
 //! changes nor a noisy client holds the other up; a sweep of the whole registry goes on in what time
 //! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
 //! when its turn comes. With a peer of our own kind that has everything, registries are compared
-//! every few seconds, and at once when it answers again after a failure.
+//! every few seconds, and at once when it answers again after a failure. A peer that has not been
+//! asked anything for a while is probed, so that it is known whether it is there.
+//!
+//! Every answer says what kind of node gave it. If that is not the kind that was asked, the request
+//! counts as failed, since it may have been in the wrong form; whoever is there is asked what it is, and
+//! a node that was not there before is swept or compared, beside what lies behind the cursor.
 
 mod answers;
 mod flight;
@@ -43,6 +48,10 @@ const COMPARE_WAITS_MS: u64 = 1000;
 const BACKLOG_MAX: usize = 100_000;
 /// How often answers of the wrong length are taken for an accident.
 const MISCOUNTS_MAX: u32 = 3;
+/// How long an instance that was refused alone is remembered, ms.
+const SUSPECT_MS: u64 = 60_000;
+/// After how long without an answer, ms, a peer is probed that there is nothing to tell.
+const PROBE_AFTER_MS: u64 = 10_000;
 
 /// One peer's sender.
 #[derive(Debug)]
@@ -55,6 +64,7 @@ pub struct Sender {
     backlog: Option<Backlog>,
     /// The end of the log when this process started.
     recovered: Lsn,
+    /// Renewals up to this moment have been told.
     renewed_upto: Millis,
     cut: Option<Cut>,
     /// Instances that the peer needs; whether their override is meant (`outbound::state_of`).
@@ -62,9 +72,8 @@ pub struct Sender {
     /// Renewals that a digest could not tell the peer.
     owed_renewals: BTreeSet<Key>,
     compare_at: Millis,
-    /// The cursor was lost: until the registries are equal, the peer may not have heard of overrides
+    /// The cursor was lost, or was of another node: until the registries are equal, the peer may not have heard of overrides
     /// that this node took, and what it says of them is taken with care.
-    /// Renewals up to this moment have been told.
     is_unsure: bool,
     /// Applications to compare.
     differing: Vec<String>,
@@ -77,8 +86,12 @@ pub struct Sender {
     miscounts: u32,
     failures: u32,
     quiet_until: Millis,
+    /// The last request ended.
+    heard_at: Millis,
     was_changes: bool,
     kind: Kind,
+    /// What it was when it was last known.
+    met: Kind,
     counters: Counters,
 }
 
@@ -106,8 +119,10 @@ impl Sender {
             miscounts: 0,
             failures: 0,
             quiet_until: Millis::ZERO,
+            heard_at: now,
             was_changes: false,
             kind: Kind::Unknown,
+            met: Kind::Unknown,
             counters: Counters::default(),
         }
     }
@@ -147,6 +162,12 @@ impl Sender {
         self.backlog = None;
     }
 
+    /// Has the peer told the whole registry, beside what it is told of the log.
+    fn sweep_beside(&mut self) {
+        let target = self.sweep.take().map(|(target, _)| target);
+        self.sweep = self.cursor.take().or(target).map(|target| (target, None));
+    }
+
     /// What to do at `now` (monotonic). With a request in flight: nothing.
     pub fn next(&mut self, now: Millis, state: &Published, records: &mut impl Records) -> Next {
         if self.flight.is_some() {
@@ -158,6 +179,7 @@ impl Sender {
         if self.kind == Kind::Unknown {
             return self.ask(Flight::Probe, Ask::Probe);
         }
+        self.skip_sweep(state);
         if self.was_changes
             && self.is_comparison_overdue(now)
             && let Some(next) = self.next_comparison(now)
@@ -184,13 +206,22 @@ impl Sender {
             return next;
         }
         if self.failures > 0 {
-            // There is nothing to tell, but to know whether it answers again.
-            return self.ask(Flight::Probe, Ask::Probe);
+            let is_fine = self.suspect.take_if(|suspect| suspect.is_peer_fine);
+            if is_fine.is_none() {
+                // There is nothing to tell, but to know whether it answers again.
+                return self.ask(Flight::Probe, Ask::Probe);
+            }
+            // What it refused is gone, and it has answered since.
+            self.succeeded(now);
         }
         if let Some(next) = self.next_comparison(now) {
             return next;
         }
-        let until = self.renewals_at();
+        let probe_at = self.heard_at.plus(PROBE_AFTER_MS);
+        if now >= probe_at {
+            return self.ask(Flight::Probe, Ask::Probe);
+        }
+        let until = self.renewals_at().min(probe_at);
         Next::Wait(if self.compares() {
             until.min(self.compare_at)
         } else {
@@ -320,14 +351,21 @@ impl Sender {
         Some(self.send(Flight::Renewals { items, cut }))
     }
 
+    /// Nodes of our own kind are not swept: a comparison finds what they lack, and does not mistake an
+    /// old state for news.
+    fn skip_sweep(&mut self, state: &Published) {
+        if self.kind.is_ours() && self.cursor.is_none() {
+            self.cursor = Some(self.sweep.take().map_or(state.lsn(), |(target, _)| target));
+            self.is_unsure = true;
+        }
+    }
+
     fn next_sweep(&mut self, state: &Published) -> Option<Next> {
         if self.cursor.is_some() {
             return None;
         }
         if self.kind.is_ours() {
-            // A comparison finds what it lacks, and does not mistake an old state for news.
-            self.cursor = Some(self.sweep.take().map_or(state.lsn(), |(target, _)| target));
-            self.is_unsure = true;
+            self.skip_sweep(state);
             return None;
         }
         let (_, after) = self

@@ -1,6 +1,8 @@
 //! The sender by itself, peer and clock in the hand of the test.
 
+mod kinds;
 mod renewals;
+mod rest;
 
 use std::sync::Arc;
 
@@ -82,6 +84,7 @@ impl Rig {
         }
     }
 
+    /// An answer of the kind of node that was asked.
     fn answer(&mut self, outcome: Outcome) -> Vec<Effect> {
         self.sender.answered(outcome, self.scene.now.mono, 0)
     }

@@ -102,6 +102,8 @@ pub enum Failure {
     Broken(String),
     /// It is another node with this node's id, which it must not have.
     SameId(String),
+    /// Another kind of node answers than the one that was asked, so that it may not have understood.
+    Another,
     /// An answer that is about the peer, not about the items: 404, 503, 401 and their like.
     Status(u16),
 }
@@ -116,6 +118,7 @@ impl std::fmt::Display for Failure {
                 f,
                 "it has this node's id {node_id}: give one of the two another data directory or eurekad.node-id"
             ),
+            Self::Another => f.write_str("another kind of node answers at its URL than before"),
             Self::Status(status) => write!(f, "it answers with status {status}"),
         }
     }
