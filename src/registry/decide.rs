@@ -81,8 +81,13 @@ impl Registry {
             context.is_replication,
         );
         instance.action_type = Some(ActionType::Added);
-        let updated = self.registration_time(sent, existing, context);
-        instance.last_updated_timestamp = updated;
+        let registered = self.registration_time(sent, existing, context);
+        // Overrides went with a lease that is known to be gone: a state that says so is later than the
+        // registration (`outbound::is_untouched`).
+        let is_anew = existing.is_none()
+            && !context.is_replication
+            && self.tombstone(&app, &id).is_some();
+        instance.last_updated_timestamp = registered.saturating_add(i64::from(is_anew));
 
         let up_before = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
         let service_up_at = first_up(up_before, instance.status, context);
@@ -95,7 +100,7 @@ impl Registry {
             {
                 context.now.wall
             } else {
-                Millis(u64::try_from(updated).unwrap_or(0))
+                Millis(u64::try_from(registered).unwrap_or(0))
             },
             service_up_at,
             evicted_at: Millis::ZERO,

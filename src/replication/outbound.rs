@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::registry::Registry;
-use crate::registry::change::{ChangeKind, Record};
+use crate::registry::change::{ChangeKind, LeaseImage, Record};
 use crate::registry::lease::{Lease, LeaseClock};
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
@@ -68,6 +68,8 @@ pub type Key = (AppName, InstanceId);
 struct Happened {
     was_registered: bool,
     was_overridden: bool,
+    /// It was registered after a removal, which took the override along.
+    was_registered_anew: bool,
     /// The override that it was registered with last.
     registered_with: Option<Status>,
     /// It was cancelled last in this state.
@@ -216,9 +218,9 @@ pub fn state_of(lease: &Arc<Lease>, state: &Registry, has_override: bool) -> Vec
 
 /// Whether nothing has happened to it since it was registered: then its node may not have heard of an
 /// override that holds elsewhere.
-pub fn is_untouched(lease: &Lease) -> bool {
-    let registered = i64::try_from(lease.image.registered_at.0).unwrap_or(i64::MAX);
-    lease.instance().last_updated_timestamp <= registered
+pub fn is_untouched(image: &LeaseImage) -> bool {
+    let registered = i64::try_from(image.registered_at.0).unwrap_or(i64::MAX);
+    image.instance.last_updated_timestamp <= registered
 }
 
 fn override_of(lease: &Arc<Lease>, state: &Registry) -> Item {
@@ -324,6 +326,8 @@ impl Happened {
             _ => {
                 self.was_registered = true;
                 let image = change.lease.as_ref();
+                self.was_registered_anew |= change.kind == ChangeKind::Registered
+                    && image.is_some_and(|image| !is_untouched(image));
                 self.registered_with = image.map(|image| image.instance.overridden_status);
             }
         }
@@ -360,8 +364,9 @@ impl Happened {
         // The description always comes first: a Java peer that has an older one would take the
         // version of an override for the version of that.
         let now = lease.instance().overridden_status;
-        let has_changed = is_our_kind && self.registered_with.is_some_and(|before| before != now);
-        items.extend(state_of(lease, state, self.was_overridden || has_changed));
+        let has_changed = self.registered_with.is_some_and(|before| before != now);
+        let is_meant = is_our_kind && (has_changed || self.was_registered_anew);
+        items.extend(state_of(lease, state, self.was_overridden || is_meant));
         items
     }
 }

@@ -229,8 +229,8 @@ fn another_kind_of_node_at_the_same_place_is_told_in_its_own_way() {
     rig.scene.register(instance("SHOP", "1"));
     rig.scene.client(&cancel("SHOP", "1"));
     rig.scene.register(version(200, instance("SHOP", "1")));
-    // A whole state says for itself that it is newer than the cancel.
-    assert_eq!(rig.batch(), ["register 1"]);
+    // A whole state says for itself that it is newer than the cancel, and what became of the override.
+    assert_eq!(rig.batch(), ["register 1", "lift 1"]);
     rig.answer(Outcome::Failed(Failure::Connect("refused".into())));
     rig.rest();
     assert!(matches!(rig.ask(), Ask::Probe));
