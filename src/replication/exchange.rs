@@ -64,9 +64,9 @@ pub fn message(
             body: renewals(items),
         },
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
-        Ask::Compare(names) => json(
+        Ask::Compare(portions) => json(
             super::COMPARE_PATH,
-            to_json(&Comparison::of(registry, names, now)),
+            to_json(&Comparison::of(registry, portions, now)),
         ),
     }
 }
@@ -77,6 +77,7 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
         // It does not take this node for one of its kind: everything as items again.
         (Ask::Renewals(items), 404) => return Outcome::Unknown((0..items.len()).collect()),
         (Ask::Digests, 204) => return Outcome::Digests(Vec::new()),
+        (Ask::Compare(_), 413) => return Outcome::TooLong,
         (_, 200..=299) => {}
         (Ask::Batch(_) | Ask::Renewals(_), 400 | 413 | 500) => return Outcome::Refused(status),
         _ => return Outcome::Failed(Failure::Status(status)),
@@ -317,6 +318,24 @@ mod tests {
     use crate::registry::tests::{Scene, cancel, instance, version};
     use crate::wire::Format;
     use crate::wire::batch::{ItemAnswer, write_batch_response};
+
+    #[test]
+    fn a_question_that_is_too_long_is_no_failure() {
+        let digests = Digests::default();
+        let reading = Reading {
+            digests: &digests,
+            compared: None,
+            now: 0,
+        };
+        let heard = outcome(
+            &Ask::Compare(Vec::new()),
+            Kind::default(),
+            413,
+            b"",
+            &reading,
+        );
+        assert!(matches!(heard, Outcome::TooLong), "{heard:?}");
+    }
 
     #[test]
     fn only_a_batch_response_without_items_answers_a_probe() {

@@ -254,7 +254,8 @@ impl PeerTask {
             | Outcome::Items(_)
             | Outcome::Unknown(_)
             | Outcome::Digests(_)
-            | Outcome::Compared(_) => self.context.states.update(&self.name, |state| {
+            | Outcome::Compared(_)
+            | Outcome::TooLong => self.context.states.update(&self.name, |state| {
                 if !state.is_reachable {
                     info!(peer.url = %self.name, "{} answers", self.name);
                 }

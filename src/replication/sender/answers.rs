@@ -8,6 +8,7 @@ use super::{
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
 use crate::replication::outbound::{BATCH_ITEMS, Item};
+use crate::replication::portion::{Portion, QUESTION_BYTES, QUESTION_BYTES_MIN};
 use crate::types::{AppName, InstanceId, Millis};
 
 impl Sender {
@@ -40,6 +41,10 @@ impl Sender {
         // What is told depends on the kind.
         self.backlog
             .take_if(|backlog| backlog.is_our_kind() != kind.is_ours());
+        if self.kind == Kind::Unknown {
+            // It may have been set up otherwise.
+            self.question_bytes = QUESTION_BYTES;
+        }
         if self.met != kind {
             self.differing.clear();
             self.miscounts = 0;
@@ -97,14 +102,31 @@ impl Sender {
             Outcome::Digests(differing) => {
                 self.succeeded(now);
                 self.is_unsure &= !differing.is_empty();
-                self.differing = differing;
+                self.differing = differing.iter().map(|app| Portion::whole(app)).collect();
                 Vec::new()
             }
             Outcome::Compared(found) => {
                 self.succeeded(now);
+                if let (Flight::Compare { asked }, Some((app, id))) = (&flight, &found.told_upto) {
+                    let rest = asked.iter().filter_map(|portion| portion.behind((app, id)));
+                    self.compare_first(rest.collect());
+                }
                 let effects = self.take_comparison(found, now);
                 self.finish(flight);
                 effects
+            }
+            Outcome::TooLong => {
+                if self.question_bytes > QUESTION_BYTES_MIN
+                    && let Flight::Compare { asked } = flight
+                {
+                    self.succeeded(now);
+                    self.question_bytes = (self.question_bytes / 2).max(QUESTION_BYTES_MIN);
+                    self.compare_first(asked);
+                } else {
+                    self.put_back(flight);
+                    self.back_off(now, random);
+                }
+                Vec::new()
             }
             Outcome::WrongCount { .. } => self.miscounted(flight, now, random),
             Outcome::Refused(status) => self.refused(flight, status, now, random),
@@ -154,6 +176,13 @@ impl Sender {
         effects
     }
 
+    /// These are compared before what else differs.
+    fn compare_first(&mut self, portions: Vec<Portion>) {
+        for portion in portions.into_iter().rev() {
+            self.differing.push_front(portion);
+        }
+    }
+
     fn take_comparison(&mut self, found: Compared, now: Millis) -> Vec<Effect> {
         let differed = found.len();
         if differed == 0 {
@@ -188,7 +217,9 @@ impl Sender {
                 }
             }
             Flight::Probe | Flight::Owed { .. } | Flight::Digests => {}
-            Flight::Compare { last } => self.compared = last,
+            Flight::Compare { asked } => {
+                self.compared = asked.into_iter().next_back().map(|last| last.app);
+            }
             Flight::Renewals { cut, .. } => {
                 if cut.after.is_some() {
                     self.cut = Some(cut);

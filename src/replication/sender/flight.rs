@@ -1,6 +1,7 @@
 //! A request of a sender that has not been answered yet.
 
 use crate::replication::outbound::{Item, Key, Told};
+use crate::replication::portion::Portion;
 use crate::types::Millis;
 
 /// What is in flight.
@@ -12,7 +13,7 @@ pub(super) enum Flight {
     Renewals { items: Vec<Item>, cut: Cut },
     Sweep { items: Vec<Item>, rest: Option<Key> },
     Digests,
-    Compare { last: Option<String> },
+    Compare { asked: Vec<Portion> },
 }
 
 impl Flight {

@@ -4,7 +4,8 @@
 //! changes nor a noisy client holds the other up; a sweep of the whole registry goes on in what time
 //! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
 //! when its turn comes. With a peer of our own kind that has everything, registries are compared
-//! every few seconds, and at once when it answers again after a failure. A peer that has not been
+//! every few seconds, and at once when it answers again after a failure; with questions of a bounded
+//! size, which is halved if the peer finds them too long. A peer that has not been
 //! asked anything for a while is probed, so that it is known whether it is there.
 //!
 //! Every answer says what kind of node gave it. If that is not the kind that was asked, the request
@@ -17,9 +18,10 @@ mod flight;
 mod tests;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::outbound::{self, BATCH_ITEMS, Backlog, Item, Key};
+use super::portion::{self, Portion, QUESTION_BYTES};
 use crate::changelog::Published;
 use crate::types::{Lsn, Millis};
 use flight::{Cut, Flight, Suspect};
@@ -40,7 +42,7 @@ const BACK_OFF_MAX_MS: u64 = 1500;
 const COMPARE_EVERY_MS: u64 = 2000;
 /// The same after one that found something: what was repaired here others may lack too.
 const COMPARE_AGAIN_MS: u64 = 500;
-/// Applications compared in one step.
+/// Applications that one look at the digests finds at most.
 pub const COMPARE_APPS: usize = 200;
 /// How long a comparison waits for changes to come to an end, ms: on a busy node they never do.
 const COMPARE_WAITS_MS: u64 = 1000;
@@ -75,8 +77,10 @@ pub struct Sender {
     /// The cursor was lost, or was of another node: until the registries are equal, the peer may not have heard of overrides
     /// that this node took, and what it says of them is taken with care.
     is_unsure: bool,
-    /// Applications to compare.
-    differing: Vec<String>,
+    /// What is still to be compared of the applications that differ.
+    differing: VecDeque<Portion>,
+    /// Bytes of a question, as estimated; halved while the peer finds it too long.
+    question_bytes: usize,
     /// The last one that was compared.
     compared: Option<String>,
     flight: Option<Flight>,
@@ -111,7 +115,8 @@ impl Sender {
             owed_renewals: BTreeSet::new(),
             compare_at: now,
             is_unsure: false,
-            differing: Vec::new(),
+            differing: VecDeque::new(),
+            question_bytes: QUESTION_BYTES,
             compared: None,
             flight: None,
             batch_max: BATCH_ITEMS,
@@ -182,7 +187,7 @@ impl Sender {
         self.skip_sweep(state);
         if self.was_changes
             && self.is_comparison_overdue(now)
-            && let Some(next) = self.next_comparison(now)
+            && let Some(next) = self.next_comparison(now, state)
         {
             return next;
         }
@@ -214,7 +219,7 @@ impl Sender {
             // What it refused is gone, and it has answered since.
             self.succeeded(now);
         }
-        if let Some(next) = self.next_comparison(now) {
+        if let Some(next) = self.next_comparison(now, state) {
             return next;
         }
         let probe_at = self.heard_at.plus(PROBE_AFTER_MS);
@@ -395,14 +400,17 @@ impl Sender {
             && (now >= self.compare_at.plus(COMPARE_WAITS_MS) || !self.differing.is_empty())
     }
 
-    fn next_comparison(&mut self, now: Millis) -> Option<Next> {
+    fn next_comparison(&mut self, now: Millis, state: &Published) -> Option<Next> {
         if !self.compares() {
             return None;
         }
         if !self.differing.is_empty() {
-            let names = std::mem::take(&mut self.differing);
-            let last = names.last().cloned();
-            return Some(self.ask(Flight::Compare { last }, Ask::Compare(names)));
+            let (registry, bytes) = (&state.registry, self.question_bytes);
+            let asked = portion::next_question(registry, &mut self.differing, bytes);
+            let flight = Flight::Compare {
+                asked: asked.clone(),
+            };
+            return Some(self.ask(flight, Ask::Compare(asked)));
         }
         (now >= self.compare_at).then(|| {
             self.compare_at = now.plus(COMPARE_EVERY_MS);

@@ -194,6 +194,7 @@ impl Rig {
                 return (Outcome::Unknown((0..items.len()).collect()), false);
             }
             (7, Ask::Digests) => return (Outcome::Digests(vec!["SHOP".into()]), false),
+            (8, Ask::Compare(_)) => return (Outcome::TooLong, false),
             (7, Ask::Compare(_)) => {
                 let wanted = vec![("SHOP".to_owned(), "1".to_owned())];
                 let found = Compared {
