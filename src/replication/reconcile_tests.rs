@@ -213,7 +213,7 @@ fn only_what_lies_in_the_range_of_a_question_is_compared() {
         let repairs = compare(&mine.registry, &question, &Forgetful, mine.now.mono);
         let ids = |keys: &[(AppName, InstanceId)]| {
             let ids = keys.iter().map(|(_, id)| id.to_string());
-            ids.collect::<Vec<_>>().join("")
+            ids.collect::<String>()
         };
         (ids(&repairs.ours_newer), repairs.cancelled_there.len())
     };

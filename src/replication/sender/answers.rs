@@ -1,6 +1,6 @@
 //! What follows from the end of a request, and from who answered it.
 
-use super::flight::{Flight, Suspect};
+use super::flight::{Flight, Lane, Suspect};
 use super::{
     BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
     MISCOUNTS_MAX, Outcome, SUSPECT_MS, Sender,
@@ -23,7 +23,9 @@ impl Sender {
             return outcome;
         }
         match outcome {
-            // It may have come from something between here and the peer.
+            // What stands between here and the peer has bounds of its own.
+            Outcome::TooLong | Outcome::Refused(413) => outcome,
+            // It may have come from there too.
             Outcome::Failed(_) => {
                 self.kind = Kind::Unknown;
                 outcome
@@ -49,7 +51,7 @@ impl Sender {
             self.differing.clear();
             self.miscounts = 0;
             self.suspect = None;
-            self.batch_max = BATCH_ITEMS;
+            self.batch_max = [BATCH_ITEMS; Lane::COUNT];
             if self.met != Kind::Unknown {
                 // The cursor is about another node.
                 if kind.is_ours() {
@@ -87,6 +89,7 @@ impl Sender {
             }
             Outcome::Items(results) => {
                 self.succeeded(now);
+                self.widen(&flight);
                 let mut effects = self.take_results(&flight, results);
                 effects.extend(self.finish(flight));
                 effects
@@ -152,7 +155,21 @@ impl Sender {
         }
         self.failures = 0;
         self.miscounts = 0;
-        self.batch_max = (self.batch_max * 2).min(BATCH_ITEMS);
+    }
+
+    /// A batch was taken: the next one of its sort may have more items.
+    fn widen(&mut self, flight: &Flight) {
+        if let Some(lane) = flight.lane() {
+            let most = &mut self.batch_max[lane as usize];
+            *most = (*most * 2).min(BATCH_ITEMS);
+        }
+    }
+
+    /// A batch was refused.
+    fn narrow(&mut self, flight: &Flight, most: usize) {
+        if let Some(lane) = flight.lane() {
+            self.batch_max[lane as usize] = most.clamp(1, BATCH_ITEMS);
+        }
     }
 
     fn take_results(&mut self, flight: &Flight, results: Vec<ItemResult>) -> Vec<Effect> {
@@ -272,9 +289,7 @@ impl Sender {
         let count = flight.items().len();
         let first = flight.items().first().map(Item::key);
         let Some(key) = first.filter(|_| flight.is_single()) else {
-            if count > 0 {
-                self.batch_max = (count / 2).clamp(1, BATCH_ITEMS);
-            }
+            self.narrow(&flight, count / 2);
             self.put_back(flight);
             self.back_off(now, random);
             return Vec::new();
@@ -289,7 +304,7 @@ impl Sender {
                 is_peer_fine: false,
                 since: now,
             });
-            self.batch_max = 1;
+            self.narrow(&flight, 1);
             self.put_back(flight);
             self.back_off(now, random);
             self.kind = Kind::Unknown;

@@ -16,7 +16,31 @@ pub(super) enum Flight {
     Compare { asked: Vec<Portion> },
 }
 
+/// A sort of batches. What is refused in one of them says nothing about the others, and while the bad item
+/// is looked for in one, the others go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lane {
+    Changes,
+    Owed,
+    Renewals,
+    Sweep,
+}
+
+impl Lane {
+    pub(super) const COUNT: usize = 4;
+}
+
 impl Flight {
+    pub(super) fn lane(&self) -> Option<Lane> {
+        match self {
+            Self::Changes { .. } => Some(Lane::Changes),
+            Self::Owed { .. } => Some(Lane::Owed),
+            Self::Renewals { .. } => Some(Lane::Renewals),
+            Self::Sweep { .. } => Some(Lane::Sweep),
+            Self::Probe | Self::Digests | Self::Compare { .. } => None,
+        }
+    }
+
     pub(super) fn items(&self) -> &[Item] {
         match self {
             Self::Changes { items, .. }

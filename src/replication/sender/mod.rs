@@ -4,9 +4,9 @@
 //! changes nor a noisy client holds the other up; a sweep of the whole registry goes on in what time
 //! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
 //! when its turn comes. With a peer of our own kind that has everything, registries are compared
-//! every few seconds, and at once when it answers again after a failure; with questions of a bounded
-//! size, which is halved if the peer finds them too long. A peer that has not been
-//! asked anything for a while is probed, so that it is known whether it is there.
+//! every few seconds, and at once when it answers again after a failure, with questions of a bounded
+//! size, which is halved if the peer finds them too long. A peer that has not been asked anything for a
+//! while is probed, so that it is known whether it is there.
 //!
 //! Every answer says what kind of node gave it. If that is not the kind that was asked, the request
 //! counts as failed, since it may have been in the wrong form; whoever is there is asked what it is, and
@@ -24,7 +24,7 @@ use super::outbound::{self, BATCH_ITEMS, Backlog, Item, Key};
 use super::portion::{self, Portion, QUESTION_BYTES};
 use crate::changelog::Published;
 use crate::types::{Lsn, Millis};
-use flight::{Cut, Flight, Suspect};
+use flight::{Cut, Flight, Lane, Suspect};
 pub use words::{
     Ask, Counters, Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records,
     differing,
@@ -84,8 +84,8 @@ pub struct Sender {
     /// The last one that was compared.
     compared: Option<String>,
     flight: Option<Flight>,
-    /// Items per batch: halved while the peer refuses batches, to find the bad item.
-    batch_max: usize,
+    /// Items per batch, for each [`Lane`]: halved while the peer refuses batches, to find the bad item.
+    batch_max: [usize; Lane::COUNT],
     suspect: Option<Suspect>,
     miscounts: u32,
     failures: u32,
@@ -119,7 +119,7 @@ impl Sender {
             question_bytes: QUESTION_BYTES,
             compared: None,
             flight: None,
-            batch_max: BATCH_ITEMS,
+            batch_max: [BATCH_ITEMS; Lane::COUNT],
             suspect: None,
             miscounts: 0,
             failures: 0,
@@ -234,6 +234,11 @@ impl Sender {
         })
     }
 
+    /// How many items of this sort a batch may have.
+    fn most(&self, lane: Lane) -> usize {
+        self.batch_max[lane as usize]
+    }
+
     fn renewals_at(&self) -> Millis {
         self.renewed_upto.plus(RENEWALS_EVERY_MS + 1)
     }
@@ -258,7 +263,8 @@ impl Sender {
     }
 
     fn next_owed(&mut self, state: &Published) -> Option<Next> {
-        let at_most = self.batch_max.max(2);
+        let most = self.most(Lane::Owed);
+        let at_most = most.max(2);
         let mut items = Vec::new();
         while items.len() + 2 <= at_most
             && let Some(((app, id), is_meant)) = self.owed.pop_first()
@@ -270,8 +276,8 @@ impl Sender {
             let has_override = is_meant || !self.kind.is_ours();
             items.extend(outbound::state_of(lease, &state.registry, has_override));
         }
-        let is_alone = self.batch_max == 1 && !items.is_empty();
-        while items.len() < self.batch_max
+        let is_alone = most == 1 && !items.is_empty();
+        while items.len() < most
             && !is_alone
             && let Some((app, id)) = self.owed_renewals.pop_first()
         {
@@ -305,7 +311,8 @@ impl Sender {
                 }
                 backlog.take_in(&read);
             }
-            let (items, told) = backlog.next_items(self.batch_max, &state.registry);
+            let most = self.most(Lane::Changes);
+            let (items, told) = backlog.next_items(most, &state.registry);
             if !items.is_empty() {
                 self.backlog = Some(backlog);
                 return Some(self.send(Flight::Changes { items, told }));
@@ -331,7 +338,7 @@ impl Sender {
         let at_most = if self.kind.is_ours() {
             DIGEST_ITEMS
         } else {
-            self.batch_max
+            self.most(Lane::Renewals)
         };
         let cut = self.cut.clone().unwrap_or(Cut {
             // What is renewed within this very millisecond may come after this look.
@@ -377,7 +384,8 @@ impl Sender {
             .sweep
             .get_or_insert_with(|| (state.lsn(), None))
             .clone();
-        let (items, rest) = outbound::sweep(&state.registry, after.as_ref(), self.batch_max);
+        let most = self.most(Lane::Sweep);
+        let (items, rest) = outbound::sweep(&state.registry, after.as_ref(), most);
         if items.is_empty() {
             self.cursor = self.sweep.take().map(|(target, _)| target);
             return None;

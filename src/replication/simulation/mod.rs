@@ -69,7 +69,7 @@ fn setup_of(seed: u64) -> Setup {
 fn run(seed: u64, traces: bool) -> (World, Result<(), String>) {
     let setup = setup_of(seed);
     let mut world = World::new(setup, seed, traces);
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         for node in &mut world.nodes {
             node.compare_bytes = COMPARE_BYTES;
         }

@@ -153,6 +153,43 @@ fn an_error_from_something_in_between_leads_to_a_probe() {
 }
 
 #[test]
+fn what_something_in_between_finds_too_long_is_made_shorter() {
+    let mut rig = Rig::with(ours());
+    rig.settle();
+    for id in 0..100 {
+        rig.scene.register(instance("SHOP", &id.to_string()));
+    }
+    let (ours, proxy) = (rig.kind.clone(), Kind::Java);
+    let mut refused = 0;
+    while rig.sender.cursor() != Some(Lsn(100)) {
+        let Ask::Batch(items) = rig.ask() else {
+            panic!("it does not tell the changes");
+        };
+        if items.len() > 10 {
+            refused += 1;
+            rig.kind = proxy.clone();
+            rig.hear(Outcome::Refused(413));
+            rig.rest();
+        } else {
+            rig.kind = ours.clone();
+            rig.hear(all_fine(items.len()));
+        }
+        assert!(refused < 50);
+    }
+    rig.kind = ours;
+    rig.settle();
+    rig.scene.pass(5000);
+    while !matches!(rig.ask(), Ask::Digests) {
+        rig.answer(Outcome::Unknown(Vec::new()));
+    }
+    rig.answer(Outcome::Digests(vec!["SHOP".into()]));
+    assert!(matches!(rig.ask(), Ask::Compare(_)));
+    rig.kind = proxy;
+    assert!(!rig.hear(Outcome::TooLong));
+    assert!(matches!(rig.ask(), Ask::Compare(_)));
+}
+
+#[test]
 fn another_node_of_our_kind_has_been_told_but_may_not_have_heard_of_the_rest() {
     let mut rig = Rig::with(ours());
     rig.scene.register(instance("SHOP", "1"));

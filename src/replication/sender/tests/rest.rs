@@ -208,8 +208,8 @@ impl Rig {
         (outcome, true)
     }
 
-    fn play(&mut self, step: Step) {
-        match step {
+    fn play(&mut self, step: &Step) {
+        match *step {
             Step::Register(id, dirty) => self.scene.register(version(
                 100 + i64::from(dirty),
                 instance("SHOP", &id.to_string()),
@@ -270,7 +270,7 @@ proptest! {
     ) {
         let mut rig = Rig::with(if is_java { Kind::Java } else { ours() });
         for step in steps {
-            rig.play(step);
+            rig.play(&step);
         }
         if let Next::Wait(_) = rig.next() {
             let pause = rig.pause();
