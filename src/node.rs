@@ -32,6 +32,8 @@ use crate::types::Millis;
 
 /// Connections that may wait in the system for a place.
 const BACKLOG: u32 = 1024;
+/// How long a node that stops goes on telling its peers what they do not have yet.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
 /// How long the store may take to close; what was acknowledged is safe before that.
 const CLOSE_MAX: Duration = Duration::from_secs(10);
 
@@ -41,6 +43,9 @@ pub struct Node {
     address: SocketAddr,
     log: Arc<ChangeLog>,
     stop: CancellationToken,
+    /// Cancelled when the peers are to be told the last of it, before anything else but serving stops.
+    leave: CancellationToken,
+    replicating: TaskTracker,
     /// Cancelled when requests may no longer come, before anything else stops.
     stop_serving: CancellationToken,
     serving: TaskTracker,
@@ -170,6 +175,7 @@ impl Node {
 
         let (stop, stop_serving) = (CancellationToken::new(), CancellationToken::new());
         let (serving, tasks) = (TaskTracker::new(), TaskTracker::new());
+        let (leave, replicating) = (stop.child_token(), TaskTracker::new());
         Timers {
             config: config.clone(),
             log: log.clone(),
@@ -197,7 +203,8 @@ impl Node {
             stop_serving.clone(),
         ));
 
-        if config.peers.has_peers() {
+        // A node that is to register itself does so even if nobody else would hear of it.
+        if config.peers.has_peers() || config.peers.register_with_eureka {
             replication::start(
                 replication::Parts {
                     config: config.clone(),
@@ -212,7 +219,8 @@ impl Node {
                     tls,
                     gate,
                 },
-                &tasks,
+                &replicating,
+                &leave,
                 &stop,
             );
         }
@@ -239,6 +247,8 @@ impl Node {
             address,
             log,
             stop,
+            leave,
+            replicating,
             stop_serving,
             serving,
             tasks,
@@ -276,8 +286,9 @@ impl Node {
         }
     }
 
-    /// Stops accepting, lets requests finish, stops the timers, commits and closes the store. Takes
-    /// at most the configured grace and a few seconds.
+    /// Stops accepting, lets requests finish, takes back its own registration and tells the peers what
+    /// they do not have yet, stops the timers, commits and closes the store. Takes at most the configured
+    /// grace and a few seconds.
     ///
     /// # Errors
     /// The store could not be closed cleanly; nothing that was acknowledged is lost by that.
@@ -285,9 +296,20 @@ impl Node {
         self.stop_serving.cancel();
         self.serving.close();
         self.serving.wait().await;
+        self.leave.cancel();
+        self.replicating.close();
+        if tokio::time::timeout(LEAVE_MAX, self.replicating.wait())
+            .await
+            .is_err()
+        {
+            warn!(
+                "stopping before every peer has heard everything: they hear the rest after the next start"
+            );
+        }
         self.stop.cancel();
         self.tasks.close();
         let closing = async {
+            self.replicating.wait().await;
             self.tasks.wait().await;
             self.log.close().await
         };

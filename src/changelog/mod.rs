@@ -45,6 +45,9 @@ const QUEUE_MAX: usize = 8192;
 /// How long a request waits for a place in the queue.
 const QUEUE_WAIT: Duration = Duration::from_secs(2);
 
+/// Commands of a long request that go to the writer at a time.
+const PIECE: usize = 250;
+
 /// The registry and its delta window at one position of the log.
 #[derive(Clone, Debug)]
 pub struct Published {
@@ -254,6 +257,24 @@ impl ChangeLog {
         let (reply, answer) = oneshot::channel();
         self.send(writer::Job::Change { request, reply }).await?;
         answer.await.unwrap_or(Err(Unavailable::Closed))
+    }
+
+    /// The same for a request of any length, which goes in pieces, so that others need not wait for all
+    /// of it.
+    ///
+    /// # Errors
+    /// [`Unavailable`]: nothing was applied from the piece on that was refused.
+    pub async fn submit_in_pieces(&self, request: Request) -> Result<(), Unavailable> {
+        let mut commands = request.commands.into_iter().peekable();
+        while commands.peek().is_some() {
+            let piece = Request {
+                commands: commands.by_ref().take(PIECE).collect(),
+                origin: request.origin.clone(),
+                actor: request.actor.clone(),
+            };
+            self.submit(piece).await?;
+        }
+        Ok(())
     }
 
     /// Asks the writer for housekeeping. Returns when it has been taken up.

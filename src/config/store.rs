@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::bind::Binder;
 use super::choice::choice;
 use super::value::{self, Unit};
+use crate::wire::Limits;
 
 /// `eurekad.durability`: when a change is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,6 +123,19 @@ pub struct LimitsConfig {
     pub metadata_bytes: usize,
     /// `eurekad.max-instances`: registrations of new instances beyond it are refused; 0 = none.
     pub instances: u64,
+}
+
+impl LimitsConfig {
+    /// What the decoders of requests and of peers' answers are held to.
+    pub fn of_decoders(&self) -> Limits {
+        Limits {
+            depth: self.nesting_depth,
+            field_bytes: self.field_bytes,
+            id_bytes: self.id_bytes,
+            metadata_entries: self.metadata_entries,
+            ..Limits::default()
+        }
+    }
 }
 
 impl Default for LimitsConfig {

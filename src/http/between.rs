@@ -103,8 +103,8 @@ impl Api {
             origin,
             actor: Actor::default(),
         };
-        match self.log.submit(request).await {
-            Ok(_) => as_json(&compared),
+        match self.log.submit_in_pieces(request).await {
+            Ok(()) => as_json(&compared),
             Err(why) => answer::unavailable(&why),
         }
     }

@@ -140,13 +140,7 @@ impl Api {
             Negotiation::Tolerant => Dialect::Tolerant,
             Negotiation::Exact => Dialect::Exact,
         };
-        let limits = Limits {
-            depth: config.limits.nesting_depth,
-            field_bytes: config.limits.field_bytes,
-            id_bytes: config.limits.id_bytes,
-            metadata_entries: config.limits.metadata_entries,
-            ..Limits::default()
-        };
+        let limits = config.limits.of_decoders();
         let bodies = BodyReader {
             timeout: config.server.body_timeout,
             accept_gzip: knobs.gzip_request_bodies == GzipRequestBodies::Accept,

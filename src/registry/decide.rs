@@ -84,9 +84,8 @@ impl Registry {
         let registered = self.registration_time(sent, existing, context);
         // Overrides went with a lease that is known to be gone: a state that says so is later than the
         // registration (`outbound::is_untouched`).
-        let is_anew = existing.is_none()
-            && !context.is_replication
-            && self.tombstone(&app, &id).is_some();
+        let is_anew =
+            existing.is_none() && !context.is_replication && self.tombstone(&app, &id).is_some();
         instance.last_updated_timestamp = registered.saturating_add(i64::from(is_anew));
 
         let up_before = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);

@@ -21,12 +21,12 @@ use crate::config::{Config, ServiceUrl};
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
 use crate::types::Millis;
-use crate::wire::{self, Limits};
+use crate::wire;
 
-/// Commands that go to the log at a time.
-const CHUNK: usize = 250;
 /// Between two rounds through the peers.
 const ROUND_PAUSE: Duration = Duration::from_secs(1);
+/// Rounds after which peers that are all copying too have nobody to copy from.
+const ROUNDS_TOGETHER: u32 = 5;
 
 /// When the cached reads are answered; before that they get 403 (`protocol.md` 5.7).
 #[derive(Debug)]
@@ -57,11 +57,14 @@ enum Had {
     Instances(usize),
     /// It answered, and has nothing.
     Nothing,
+    /// It is copying itself, and has what clients have told it meanwhile.
+    Copying,
     NoAnswer,
 }
 
 /// Copies from the first peer that has anything. Ends without a copy when every peer has said that it
-/// is empty too, when DNS says that there is none, or when the wait that is configured is over.
+/// is empty too or is looking for one to copy from itself, when DNS says that there is none, or when the
+/// wait that is configured is over.
 pub(super) async fn copy<N: Names>(
     context: &Arc<Context>,
     config: &Config,
@@ -70,6 +73,7 @@ pub(super) async fn copy<N: Names>(
     stop: &CancellationToken,
 ) {
     info!("the store is empty: copying the registry from a peer");
+    let mut rounds_together = 0;
     loop {
         tokio::select! {
             biased;
@@ -77,12 +81,12 @@ pub(super) async fn copy<N: Names>(
             () = membership.refresh() => {}
         }
         let urls = membership.urls();
-        let mut empty = 0;
+        let (mut empty, mut copying) = (0, 0);
         for url in &urls {
             let had = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                had = copy_from(context, url) => had,
+                had = copy_from(context, config, url) => had,
             };
             match had {
                 Had::Instances(count) => {
@@ -90,11 +94,21 @@ pub(super) async fn copy<N: Names>(
                     return;
                 }
                 Had::Nothing => empty += 1,
+                Had::Copying => copying += 1,
                 Had::NoAnswer => {}
             }
         }
         if empty == urls.len() && membership.is_settled() {
             info!(peers = empty, "no peer has anything to copy: opening");
+            return;
+        }
+        let is_all = copying > 0 && empty + copying == urls.len() && membership.is_settled();
+        rounds_together = if is_all { rounds_together + 1 } else { 0 };
+        if rounds_together == ROUNDS_TOGETHER {
+            info!(
+                peers = copying,
+                "the peers have empty stores too: opening, and putting together what clients tell"
+            );
             return;
         }
         if gate.is_open(context.clock.now().mono) {
@@ -110,7 +124,7 @@ pub(super) async fn copy<N: Names>(
     }
 }
 
-async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
+async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had {
     let timeout = context.peers.copy_connect_timeout + context.peers.copy_read_timeout;
     let sent = context
         .transport
@@ -136,7 +150,7 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
     let is_our_kind = answer.identity().is_some();
     let is_copying = answer.headers.contains_key(&COPYING);
     let now = i64::try_from(context.clock.now().wall.0).unwrap_or(i64::MAX);
-    let list = match wire::decode_applications(&answer.body, &Limits::default(), now) {
+    let list = match wire::decode_applications(&answer.body, &config.limits.of_decoders(), now) {
         Ok(list) => list,
         Err(error) => {
             warn!(peer.url = %url, %error, "the registry of {url} cannot be read: {error}");
@@ -147,8 +161,8 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
         return Had::Nothing;
     }
     if is_copying {
-        // It will have more in a moment.
-        return Had::NoAnswer;
+        // It will have more in a moment, if there is anybody to copy from.
+        return Had::Copying;
     }
     let mut commands: Vec<Command> = Vec::new();
     let mut refused = list.refused;
@@ -171,17 +185,14 @@ async fn copy_from(context: &Context, url: &ServiceUrl) -> Had {
         warn!(peer.url = %url, refused, "{refused} instances of {url} cannot be taken over");
     }
     let count = commands.len();
-    let mut rest = commands.into_iter().peekable();
-    while rest.peek().is_some() {
-        let request = Request {
-            commands: rest.by_ref().take(CHUNK).collect(),
-            origin: Origin::Peer(url.to_string().into()),
-            actor: Actor::default(),
-        };
-        if let Err(why) = context.log.submit(request).await {
-            warn!(peer.url = %url, reason = %why, "the copy from {url} was not stored: {why}");
-            return Had::NoAnswer;
-        }
+    let request = Request {
+        commands,
+        origin: Origin::Peer(url.to_string().into()),
+        actor: Actor::default(),
+    };
+    if let Err(why) = context.log.submit_in_pieces(request).await {
+        warn!(peer.url = %url, reason = %why, "the copy from {url} was not stored: {why}");
+        return Had::NoAnswer;
     }
     Had::Instances(count)
 }

@@ -37,7 +37,18 @@ pub struct Reading<'a> {
     pub digests: &'a Digests,
     /// The application that was compared last.
     pub compared: Option<&'a str>,
+    pub limits: Limits,
     /// Wall time, ms, for what the answer does not say.
+    pub now: i64,
+}
+
+/// What a comparison's repairs are made with.
+#[derive(Debug)]
+pub struct Repairing<'a> {
+    pub registry: &'a Registry,
+    pub past: &'a dyn Past,
+    pub limits: Limits,
+    /// Wall time, ms, for what an instance does not say.
     pub now: i64,
 }
 
@@ -84,14 +95,14 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
     }
     match ask {
         // Something else than a Eureka server may answer anything with 200.
-        Ask::Probe => match batch_outcome(0, body, reading.now) {
+        Ask::Probe => match batch_outcome(0, body, reading) {
             Outcome::Items(_) => Outcome::Known(kind),
             Outcome::WrongCount { got, .. } => {
                 broken(&format!("an empty batch is answered with {got} items"))
             }
             other => other,
         },
-        Ask::Batch(items) => batch_outcome(items.len(), body, reading.now),
+        Ask::Batch(items) => batch_outcome(items.len(), body, reading),
         Ask::Renewals(_) => Outcome::Unknown(
             body.as_chunks::<4>()
                 .0
@@ -119,8 +130,8 @@ fn broken(error: &impl std::fmt::Display) -> Outcome {
     Outcome::Failed(Failure::Broken(error.to_string()))
 }
 
-fn batch_outcome(sent: usize, body: &[u8], now: i64) -> Outcome {
-    match decode_batch_response(body, &Limits::default(), now) {
+fn batch_outcome(sent: usize, body: &[u8], reading: &Reading<'_>) -> Outcome {
+    match decode_batch_response(body, &reading.limits, reading.now) {
         Ok(replies) if replies.len() == sent => Outcome::Items(
             replies
                 .into_iter()
@@ -191,10 +202,9 @@ pub fn adoption(
 pub fn repairs(
     found: &Compared,
     overrides: Overrides,
-    registry: &Registry,
-    past: &dyn Past,
-    now: i64,
+    with: &Repairing<'_>,
 ) -> (Vec<Command>, usize) {
+    let registry = with.registry;
     // Holds first: they decide what becomes of the states behind them.
     let mut commands = holds::news(registry, &found.holds);
     for (app, id, dirty, updated) in &found.cancelled {
@@ -221,7 +231,7 @@ pub fn repairs(
     let Some(list) = &found.newer else {
         return (commands, 0);
     };
-    let Ok(list) = wire::decode_applications(list.get().as_bytes(), &Limits::default(), now) else {
+    let Ok(list) = wire::decode_applications(list.get().as_bytes(), &with.limits, with.now) else {
         return (commands, found.newer_count);
     };
     let mut refused = list.refused;
@@ -229,7 +239,7 @@ pub fn repairs(
         .drafts
         .iter()
         .map(|draft| (draft.app.clone(), InstanceId::new(draft.id())));
-    let removed = past::removals(past, registry, keys);
+    let removed = past::removals(with.past, registry, keys);
     for draft in list.drafts {
         let is_untouched = draft.last_updated_timestamp <= draft.lease_times.registration;
         let overrides = if is_untouched {
@@ -325,6 +335,7 @@ mod tests {
         let reading = Reading {
             digests: &digests,
             compared: None,
+            limits: Limits::default(),
             now: 0,
         };
         let heard = outcome(
@@ -343,6 +354,7 @@ mod tests {
         let reading = Reading {
             digests: &digests,
             compared: None,
+            limits: Limits::default(),
             now: 0,
         };
         let heard = |status, body: &[u8]| outcome(&Ask::Probe, Kind::Java, status, body, &reading);

@@ -54,6 +54,7 @@ use crate::clock::Clock;
 use crate::config::{Config, PeersConfig, ServiceUrl};
 use crate::tls::TlsClient;
 use crate::types::Lsn;
+use crate::wire::Limits;
 use dns::{Dns, Names};
 use membership::Membership;
 use past::Past;
@@ -84,6 +85,9 @@ pub(crate) struct Context {
     pub(crate) own_id: Arc<str>,
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) past: Arc<dyn Past>,
+    pub(crate) limits: Limits,
+    /// Cancelled when nothing more will be said: senders end when their peer has everything.
+    pub(crate) finish: CancellationToken,
     seed: AtomicU64,
 }
 
@@ -119,7 +123,15 @@ pub struct Parts {
 
 /// Starts replication: the copy if the store is empty, a task per peer, the refresh of the list of
 /// peers, and the node's own registration.
-pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
+///
+/// When `leave` is cancelled, the node takes its registration back and ends when every peer that answers
+/// has been told everything; `stop` ends all at once.
+pub fn start(
+    parts: Parts,
+    tasks: &TaskTracker,
+    leave: &CancellationToken,
+    stop: &CancellationToken,
+) {
     let peers = parts.config.peers.clone();
     let dns = Dns::new(&peers.dns_servers);
     let mut membership = Membership::new(&peers, dns.clone());
@@ -140,6 +152,8 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
         states: parts.states,
         digests: parts.digests,
         past: parts.past,
+        limits: parts.config.limits.of_decoders(),
+        finish: CancellationToken::new(),
         identity: parts.identity,
         incarnation: parts.incarnation,
         own_id: parts.config.instance.instance_id.as_str().into(),
@@ -147,38 +161,45 @@ pub fn start(parts: Parts, tasks: &TaskTracker, stop: &CancellationToken) {
         seed: AtomicU64::new(now.wall.0 ^ now.mono.0.rotate_left(32)),
     });
     let (gate, config) = (parts.gate, parts.config);
-    let (is_empty, stop, tracker) = (parts.is_empty, stop.clone(), tasks.clone());
+    let (is_empty, tracker) = (parts.is_empty, tasks.clone());
+    let (leave, stop) = (leave.clone(), stop.clone());
     tasks.spawn(async move {
         if is_empty && context.peers.fetch_registry {
-            bootstrap::copy(&context, &config, &mut membership, &gate, &stop).await;
+            bootstrap::copy(&context, &config, &mut membership, &gate, &leave).await;
         }
         gate.open();
-        if config.peers.register_with_eureka {
-            let own = self_registration::run(context.clone(), config.clone(), stop.clone());
-            tracker.spawn(own);
+        let own = config.peers.register_with_eureka.then(|| {
+            let own = self_registration::run(context.clone(), config.clone(), leave.clone());
+            tracker.spawn(own)
+        });
+        supervise(&context, membership, tracker, &leave, &stop).await;
+        if let Some(own) = own {
+            // If it panicked, the runtime has said so.
+            let _ = own.await;
         }
-        supervise(context, membership, tracker, stop).await;
+        context.finish.cancel();
     });
 }
 
-/// Keeps a task per peer as the list of peers changes.
+/// Keeps a task per peer as the list of peers changes, until the node leaves. The tasks end with `stop`.
 async fn supervise<N: Names>(
-    context: Arc<Context>,
+    context: &Arc<Context>,
     mut membership: Membership<N>,
     tasks: TaskTracker,
-    stop: CancellationToken,
+    leave: &CancellationToken,
+    stop: &CancellationToken,
 ) {
     let mut running = Running::default();
     loop {
-        running.follow(&context, membership.urls(), &tasks, &stop);
+        running.follow(context, membership.urls(), &tasks, stop);
         tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = leave.cancelled() => return,
             () = membership.due() => {}
         }
         tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = leave.cancelled() => return,
             () = membership.refresh() => {}
         }
     }

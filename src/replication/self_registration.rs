@@ -15,8 +15,8 @@ use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Renewal, Reply};
 use crate::registry::instance::Instance;
 
-/// Registers, renews at the configured interval, and cancels when the node stops.
-pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, stop: CancellationToken) {
+/// Registers, renews at the configured interval, and cancels when the node leaves.
+pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, leave: CancellationToken) {
     let started = i64::try_from(context.clock.now().wall.0).unwrap_or(i64::MAX);
     let own = crate::own_instance::describe(&config.instance, started);
     let (app, id) = (own.app.clone(), own.id());
@@ -27,7 +27,7 @@ pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, stop: Cancel
     loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => break,
+            () = leave.cancelled() => break,
             _ = interval.tick() => {}
         }
         let renewal = Renewal {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::Context;
-use super::exchange::{self, Message, Reading};
+use super::exchange::{self, Message, Reading, Repairing};
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
@@ -76,11 +76,14 @@ impl PeerTask {
                     }
                 }
                 (Next::Ask(_), None) => {}
+                // Nothing is left to tell, or there is nobody to hear it.
+                (Next::Wait(_), _) if self.context.finish.is_cancelled() => self.stop.cancel(),
                 (Next::Wait(until), _) => {
                     let pause = until.since(self.context.clock.now().mono).min(60_000);
                     tokio::select! {
                         biased;
                         () = self.stop.cancelled() => {}
+                        () = self.context.finish.cancelled() => {}
                         () = tokio::time::sleep(Duration::from_millis(pause)) => {}
                         changed = moved.changed(), if !sender.is_failing() => {
                             if changed.is_err() {
@@ -196,6 +199,7 @@ impl PeerTask {
             let reading = Reading {
                 digests: &digests,
                 compared: compared.as_deref(),
+                limits: context.limits,
                 now,
             };
             exchange::outcome(&ask, kind, answer.status, &answer.body, &reading)
@@ -264,9 +268,13 @@ impl PeerTask {
                 state.error = None;
             }),
         }
+        // All conflicts of a batch are one request to the log.
+        let mut adopted = Vec::new();
         for effect in sender.answered(outcome, now.mono, self.context.random()) {
             match effect {
-                Effect::Adopt(draft) => self.adopt(*draft, sender.kind().is_ours()).await,
+                Effect::Adopt(draft) => {
+                    adopted.extend(self.adoption(*draft, sender.kind().is_ours()));
+                }
                 Effect::Repair {
                     found,
                     differed,
@@ -282,8 +290,13 @@ impl PeerTask {
                     let wall = i64::try_from(now.wall.0).unwrap_or(i64::MAX);
                     let context = self.context.clone();
                     let repairs = tokio::task::spawn_blocking(move || {
-                        let registry = &context.log.snapshot().registry;
-                        exchange::repairs(&found, overrides, registry, &*context.past, wall)
+                        let with = Repairing {
+                            registry: &context.log.snapshot().registry,
+                            past: &*context.past,
+                            limits: context.limits,
+                            now: wall,
+                        };
+                        exchange::repairs(&found, overrides, &with)
                     });
                     // It fails only when the runtime goes down; the next comparison finds it again.
                     let (commands, refused) = repairs.await.unwrap_or_default();
@@ -299,21 +312,23 @@ impl PeerTask {
                 ),
             }
         }
+        self.submit(adopted).await;
     }
 
-    /// Takes over a peer's newer instance (`protocol.md` 7.5).
-    async fn adopt(&self, draft: Draft, is_our_kind: bool) {
+    /// What takes over a peer's newer instance (`protocol.md` 7.5).
+    fn adoption(&self, draft: Draft, is_our_kind: bool) -> Vec<Command> {
         let app = draft.app.to_string();
         let state = self.context.log.snapshot();
         // It is the answer to an instance that is here, or was a moment ago.
         let (registry, removed) = (&state.registry, Removed::new());
-        match exchange::adoption(draft, is_our_kind, Overrides::Merged, registry, &removed) {
-            Ok(commands) => self.submit(commands).await,
-            Err(refusal) => warn!(
-                peer.url = %self.name, app.name = app, %refusal,
-                "cannot take over an instance of {app} from {}: {refusal}", self.name
-            ),
-        }
+        exchange::adoption(draft, is_our_kind, Overrides::Merged, registry, &removed)
+            .unwrap_or_else(|refusal| {
+                warn!(
+                    peer.url = %self.name, app.name = app, %refusal,
+                    "cannot take over an instance of {app} from {}: {refusal}", self.name
+                );
+                Vec::new()
+            })
     }
 
     async fn submit(&self, commands: Vec<Command>) {
@@ -325,7 +340,7 @@ impl PeerTask {
             origin: Origin::Peer(self.name.as_str().into()),
             actor: Actor::default(),
         };
-        if let Err(why) = self.context.log.submit(request).await {
+        if let Err(why) = self.context.log.submit_in_pieces(request).await {
             warn!(peer.url = %self.name, reason = %why, "what {} has newer is not taken over: {why}", self.name);
         }
     }

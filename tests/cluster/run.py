@@ -29,6 +29,7 @@ sys.path.insert(0, str(TESTS / "support"))
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 import harness  # noqa: E402  (its folder is only now on the path)
+import leases  # noqa: E402
 import measure  # noqa: E402
 import mixed  # noqa: E402
 import needs  # noqa: E402
@@ -116,7 +117,7 @@ def main():
     p.add_argument("--peer-jar", type=pathlib.Path)
     p.add_argument("--client-jar", type=pathlib.Path)
     o = p.parse_args()
-    known = {s.__name__.replace("_", "-"): s for s in [*mixed.SCENARIOS, *ours.SCENARIOS]}
+    known = {s.__name__.replace("_", "-"): s for s in [*mixed.SCENARIOS, *ours.SCENARIOS, *leases.SCENARIOS]}
     unknown = set(o.scenarios) - set(known) - {"measure"}
     if unknown:
         p.error(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(known)} and measure")

@@ -8,9 +8,10 @@ use super::trace::{heard, told};
 use super::world::{Event, World};
 use crate::registry::change::Origin;
 use crate::registry::command::Overrides;
-use crate::replication::exchange::{self, Message, Reading};
+use crate::replication::exchange::{self, Message, Reading, Repairing};
 use crate::replication::past::Removed;
 use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
+use crate::wire::Limits;
 
 impl World {
     pub(super) fn start_links(&mut self, node: usize) {
@@ -257,6 +258,7 @@ impl World {
             let reading = Reading {
                 digests: &digests,
                 compared: compared.as_deref(),
+                limits: Limits::default(),
                 now,
             };
             exchange::outcome(ask, kind, status, body, &reading)
@@ -319,8 +321,13 @@ impl World {
                 Effect::Repair {
                     found, overrides, ..
                 } => {
-                    let (commands, refused) =
-                        exchange::repairs(&found, overrides, registry, &past, wall);
+                    let with = Repairing {
+                        registry,
+                        past: &past,
+                        limits: Limits::default(),
+                        now: wall,
+                    };
+                    let (commands, refused) = exchange::repairs(&found, overrides, &with);
                     assert_eq!(refused, 0, "instances that cannot be read");
                     commands
                 }
