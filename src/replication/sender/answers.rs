@@ -111,8 +111,12 @@ impl Sender {
             Outcome::Compared(found) => {
                 self.succeeded(now);
                 if let (Flight::Compare { asked }, Some((app, id))) = (&flight, &found.told_upto) {
-                    let rest = asked.iter().filter_map(|portion| portion.behind((app, id)));
-                    self.compare_first(rest.collect());
+                    // Otherwise the same might be asked again and again.
+                    let is_asked = |one: &Portion| one.app == *app && one.range.has(id);
+                    if asked.iter().any(is_asked) {
+                        let rest = asked.iter().filter_map(|one| one.behind((app, id)));
+                        self.compare_first(rest.collect());
+                    }
                 }
                 let effects = self.take_comparison(found, now);
                 self.finish(flight);

@@ -105,6 +105,24 @@ fn what_an_answer_leaves_out_is_asked_next() {
 }
 
 #[test]
+fn where_an_answer_ends_is_believed_only_within_the_question() {
+    for told_upto in [("SHOP", "00003"), ("SHOP", ""), ("A", "1"), ("ZOO", "1")] {
+        let mut rig = Rig::differing(10, &["SHOP"]);
+        let mut questions = 0;
+        while let Next::Ask(ask) = rig.next() {
+            assert!(matches!(ask, Ask::Compare(_)), "it asks {ask:?}");
+            questions += 1;
+            assert!(questions < 5, "{told_upto:?}");
+            let found = Compared {
+                told_upto: Some((told_upto.0.into(), told_upto.1.into())),
+                ..Compared::default()
+            };
+            rig.answer(Outcome::Compared(found));
+        }
+    }
+}
+
+#[test]
 fn a_question_that_failed_does_not_hold_up_those_behind_it() {
     let mut rig = Rig::differing(100, &["SHOP", "ZOO"]);
     rig.sender.question_bytes = 5000;

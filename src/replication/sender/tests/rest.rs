@@ -195,10 +195,11 @@ impl Rig {
             }
             (7, Ask::Digests) => return (Outcome::Digests(vec!["SHOP".into()]), false),
             (8, Ask::Compare(_)) => return (Outcome::TooLong, false),
-            (7, Ask::Compare(_)) => {
-                let wanted = vec![("SHOP".to_owned(), "1".to_owned())];
+            (7 | 9, Ask::Compare(_)) => {
+                let key = ("SHOP".to_owned(), "1".to_owned());
                 let found = Compared {
-                    wanted,
+                    told_upto: (way == 9).then(|| key.clone()),
+                    wanted: vec![key],
                     ..Compared::default()
                 };
                 return (Outcome::Compared(found), false);
