@@ -87,7 +87,14 @@ impl Api {
         let (state, own_id) = (self.log.snapshot(), self.own_id().to_owned());
         let (past, now) = (self.removals.clone(), self.clock.now().mono);
         let compared = tokio::task::spawn_blocking(move || {
-            inbound::compare(&state, &question, told, (&own_id, &*past), now)
+            inbound::compare(
+                &state,
+                &question,
+                told,
+                (&own_id, &*past),
+                now,
+                inbound::ANSWER_BYTES,
+            )
         })
         .await;
         let Ok((compared, commands)) = compared else {

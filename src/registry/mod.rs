@@ -83,6 +83,11 @@ impl Application {
         self.leases.is_empty()
     }
 
+    /// The ids in their order.
+    pub fn ids(&self) -> impl Iterator<Item = &InstanceId> {
+        self.leases.keys()
+    }
+
     /// The leases in the order of their ids.
     pub fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> {
         self.leases.values()

@@ -75,9 +75,9 @@ pub fn message(
             body: renewals(items),
         },
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
-        Ask::Compare(names) => json(
+        Ask::Compare(portions) => json(
             super::COMPARE_PATH,
-            to_json(&Comparison::of(registry, names, now)),
+            to_json(&Comparison::of(registry, portions, now)),
         ),
     }
 }
@@ -85,18 +85,21 @@ pub fn message(
 /// What an answer to `ask` means. `kind` is what the answer says about the peer.
 pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Reading<'_>) -> Outcome {
     match (ask, status) {
-        // It was of our kind, and is not any more: everything as items again.
+        // It does not take this node for one of its kind: everything as items again.
         (Ask::Renewals(items), 404) => return Outcome::Unknown((0..items.len()).collect()),
         (Ask::Digests, 204) => return Outcome::Digests(Vec::new()),
+        (Ask::Compare(_), 413) => return Outcome::TooLong,
         (_, 200..=299) => {}
         (Ask::Batch(_) | Ask::Renewals(_), 400 | 413 | 500) => return Outcome::Refused(status),
         _ => return Outcome::Failed(Failure::Status(status)),
     }
     match ask {
-        // A page is an answer of no kind of peer.
+        // Something else than a Eureka server may answer anything with 200.
         Ask::Probe => match batch_outcome(0, body, reading) {
             Outcome::Items(_) => Outcome::Known(kind),
-            Outcome::WrongCount { .. } => broken(&"it has items that nobody asked for"),
+            Outcome::WrongCount { got, .. } => {
+                broken(&format!("an empty batch is answered with {got} items"))
+            }
             other => other,
         },
         Ask::Batch(items) => batch_outcome(items.len(), body, reading),
@@ -325,6 +328,54 @@ mod tests {
     use crate::registry::tests::{Scene, cancel, instance, version};
     use crate::wire::Format;
     use crate::wire::batch::{ItemAnswer, write_batch_response};
+
+    #[test]
+    fn a_question_that_is_too_long_is_no_failure() {
+        let digests = Digests::default();
+        let reading = Reading {
+            digests: &digests,
+            compared: None,
+            limits: Limits::default(),
+            now: 0,
+        };
+        let heard = outcome(
+            &Ask::Compare(Vec::new()),
+            Kind::default(),
+            413,
+            b"",
+            &reading,
+        );
+        assert!(matches!(heard, Outcome::TooLong), "{heard:?}");
+    }
+
+    #[test]
+    fn only_a_batch_response_without_items_answers_a_probe() {
+        let digests = Digests::default();
+        let reading = Reading {
+            digests: &digests,
+            compared: None,
+            limits: Limits::default(),
+            now: 0,
+        };
+        let heard = |status, body: &[u8]| outcome(&Ask::Probe, Kind::Java, status, body, &reading);
+        // As the original answers an empty list.
+        let fine = heard(200, br#"{"responseList":[]}"#);
+        assert!(matches!(fine, Outcome::Known(Kind::Java)), "{fine:?}");
+        for body in [
+            "<html><body>It works!</body></html>",
+            "",
+            "{}",
+            r#"{"responseList":[{"statusCode":200}]}"#,
+        ] {
+            let heard = heard(200, body.as_bytes());
+            let is_broken = matches!(heard, Outcome::Failed(Failure::Broken(_)));
+            assert!(is_broken, "{body}: {heard:?}");
+        }
+        for status in [404, 500, 503] {
+            let heard = heard(status, br#"{"responseList":[]}"#);
+            assert!(matches!(heard, Outcome::Failed(Failure::Status(_))));
+        }
+    }
 
     /// The instance as a peer answers a conflict with it.
     fn conflict(peer: &Scene) -> Draft {

@@ -18,6 +18,9 @@ use crate::registry::version::Version;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 use crate::wire::{self, Detail, Format};
 
+/// Bytes of instances in an answer at most, of which one is told in any case.
+pub const ANSWER_BYTES: usize = 4 << 20;
+
 /// The answer to a [`Comparison`].
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Compared {
@@ -33,6 +36,10 @@ pub struct Compared {
     pub newer: Option<Box<RawValue>>,
     /// How many that are.
     pub newer_count: usize,
+    /// The last of them, by application and id, if there are more behind it: what lies there has to be
+    /// asked again.
+    #[serde(default)]
+    pub told_upto: Option<(String, String)>,
     /// What the asked side cancelled because the asking one had, or ended because it ran out there.
     pub cancelled_here: usize,
     /// What the asked side knows of holds, if it was asked.
@@ -140,13 +147,15 @@ impl Fingerprints {
 /// or what ran out there. May wait for the disk. If the log does not take them now, the next comparison finds the same again.
 ///
 /// `told` is up to where the other side has heard of our changes; `None` if it is told nothing. What
-/// was changed here behind it is not asked for: first that change has to get there.
+/// was changed here behind it is not asked for: first that change has to get there. Of what is newer
+/// here, `answer_bytes` are told, and where that ends.
 pub fn compare(
     state: &Published,
     question: &Comparison,
     told: Option<Lsn>,
     (own_id, past): (&str, &dyn Past),
     now: Millis,
+    answer_bytes: usize,
 ) -> (Compared, Vec<Command>) {
     let mut repairs = reconcile::compare(&state.registry, question, past, now);
     if let Some(told) = told {
@@ -163,7 +172,9 @@ pub fn compare(
             repairs.wanted.clear();
         }
     }
-    let mut answer = answer(state, &repairs, own_id, now);
+    // So that where the answer ends says what is missing.
+    repairs.ours_newer.sort();
+    let mut answer = answer(state, &repairs, own_id, now, answer_bytes);
     // Holds first: they decide what becomes of the states behind them.
     let mut commands = Vec::new();
     if let Some(theirs) = &question.holds {
@@ -184,7 +195,13 @@ pub fn compare(
     (answer, commands)
 }
 
-fn answer(state: &Published, repairs: &Repairs, own_id: &str, now: Millis) -> Compared {
+fn answer(
+    state: &Published,
+    repairs: &Repairs,
+    own_id: &str,
+    now: Millis,
+    answer_bytes: usize,
+) -> Compared {
     let names = |keys: &[(AppName, InstanceId)]| {
         keys.iter()
             .map(|(app, id)| (app.to_string(), id.to_string()))
@@ -197,24 +214,38 @@ fn answer(state: &Published, repairs: &Repairs, own_id: &str, now: Millis) -> Co
         });
         texts.collect()
     };
+    let newer = list_of(state, &repairs.ours_newer, own_id, now, answer_bytes);
+    let newer_count = newer.as_ref().map_or(0, |newer| newer.count);
+    let is_all = newer_count == repairs.ours_newer.len();
+    let last = newer_count.checked_sub(1).filter(|_| !is_all);
+    let told_upto = last.and_then(|last| repairs.ours_newer.get(last));
     Compared {
         wanted: names(&repairs.wanted),
         cancelled: versions(&repairs.cancelled_here),
         expired: versions(&repairs.expired_here),
-        newer: list_of(state, &repairs.ours_newer, own_id, now),
-        newer_count: repairs.ours_newer.len(),
+        newer: newer.map(|newer| newer.list),
+        newer_count,
+        told_upto: told_upto.map(|(app, id)| (app.to_string(), id.to_string())),
         cancelled_here: repairs.cancelled_there.len() + repairs.expired_there.len(),
         holds: Vec::new(),
     }
 }
 
-/// The instances as a list in the original's form, which every decoder of ours reads.
+/// Instances as a list in the original's form, which every decoder of ours reads.
+struct Newer {
+    list: Box<RawValue>,
+    /// How many of the keys it goes through.
+    count: usize,
+}
+
+/// From the first key on, until the list has so many bytes.
 fn list_of(
     state: &Published,
     keys: &[(AppName, InstanceId)],
     own_id: &str,
     now: Millis,
-) -> Option<Box<RawValue>> {
+    bytes: usize,
+) -> Option<Newer> {
     if keys.is_empty() {
         return None;
     }
@@ -222,7 +253,12 @@ fn list_of(
     let mut text = Vec::new();
     wire::list_head(&mut text, format, detail, "1", "", false);
     let mut is_first = true;
+    let mut count = 0;
     for (app, id) in keys {
+        if !is_first && text.len() >= bytes {
+            break;
+        }
+        count += 1;
         let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
             continue;
         };
@@ -239,5 +275,73 @@ fn list_of(
         );
     }
     wire::list_tail(&mut text, format, detail, "1", "", false);
-    RawValue::from_string(String::from_utf8(text).ok()?).ok()
+    let list = RawValue::from_string(String::from_utf8(text).ok()?).ok()?;
+    Some(Newer { list, count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::rules::Rules;
+    use crate::registry::tests::{Scene, instance};
+    use crate::replication::outbound::Key;
+    use crate::replication::past::Removed;
+    use crate::replication::portion::Portion;
+    use crate::wire::Limits;
+
+    #[derive(Debug)]
+    struct Forgetful;
+
+    impl Past for Forgetful {
+        fn removals(&self, _: &[Key]) -> Removed {
+            Removed::new()
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_as_far_as_its_bound_and_what_is_behind_can_be_asked() {
+        let (mut here, there) = (Scene::new(&Rules::default()), Scene::new(&Rules::default()));
+        for app in ["A", "B", "C"] {
+            for id in 0..20 {
+                here.register(instance(app, &format!("{id:02}")));
+            }
+        }
+        let state = Published {
+            registry: here.registry.clone(),
+            delta: here.delta.clone(),
+        };
+        for bytes in [1, 10_000, ANSWER_BYTES] {
+            let mut portions: Vec<Portion> = ["A", "B", "C"].map(Portion::whole).to_vec();
+            let (mut told, mut answers) = (Vec::new(), 0);
+            while !portions.is_empty() {
+                let question = Comparison::of(&there.registry, &portions, there.now.mono);
+                let asked: (&str, &dyn Past) = ("here", &Forgetful);
+                let now = here.now.mono;
+                let (answer, _) = compare(&state, &question, None, asked, now, bytes);
+                let list = answer.newer.expect("a list");
+                // One instance more than the bound, and what a list begins and ends with.
+                assert!(list.get().len() < bytes + 2000);
+                let list = wire::decode_applications(list.get().as_bytes(), &Limits::default(), 0);
+                let drafts = list.expect("a list").drafts;
+                assert_eq!(drafts.len(), answer.newer_count);
+                told.extend(
+                    drafts
+                        .iter()
+                        .map(|draft| format!("{}/{}", draft.app, draft.id())),
+                );
+                answers += 1;
+                let behind = |portion: Portion| {
+                    let (app, id) = answer.told_upto.as_ref()?;
+                    portion.behind((app, id))
+                };
+                portions = portions.into_iter().filter_map(behind).collect();
+            }
+            let all = here.registry.leases().map(|lease| {
+                let instance = lease.instance();
+                format!("{}/{}", instance.app, instance.id())
+            });
+            assert_eq!(told, all.collect::<Vec<_>>());
+            assert_eq!(answers == 1, bytes == ANSWER_BYTES, "{bytes}: {answers}");
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //! a peer that was away gets what it missed, once. Renewals are not in the log; they are coalesced by
 //! time, one item per lease however often it was renewed.
 //!
-//! The pure part ([`outbound`], [`sender`], [`exchange`], [`batch`], [`reconcile`]) knows neither
+//! The pure part ([`outbound`], [`sender`], [`exchange`], [`batch`], [`reconcile`], [`portion`]) knows neither
 //! sockets nor clocks, so that whole clusters run in one deterministic test (`simulation`); `task` and
 //! [`transport`] move its requests over HTTP. [`inbound`] answers what nodes of our own kind ask beyond the original's protocol.
 
@@ -26,6 +26,7 @@ mod membership;
 pub mod outbound;
 pub mod past;
 pub mod patience;
+pub mod portion;
 pub mod reconcile;
 mod self_registration;
 pub mod sender;

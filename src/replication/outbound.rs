@@ -63,13 +63,21 @@ impl Item {
 /// An instance, by application and id.
 pub type Key = (AppName, InstanceId);
 
+/// Whether an instance was registered in a stretch of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Registered {
+    #[default]
+    No,
+    Yes,
+    /// After a removal, which took the override along.
+    Anew,
+}
+
 /// What happened to an instance in a stretch of the log, as far as this node has to pass it on.
 #[derive(Clone, Debug, Default)]
 struct Happened {
-    was_registered: bool,
+    registered: Registered,
     was_overridden: bool,
-    /// It was registered after a removal, which took the override along.
-    was_registered_anew: bool,
     /// The override that it was registered with last.
     registered_with: Option<Status>,
     /// It was cancelled last in this state.
@@ -258,19 +266,21 @@ pub fn sweep(state: &Registry, after: Option<&Key>, at_most: usize) -> (Vec<Item
     (items, None)
 }
 
-/// The leases that their clients renewed here after `since` and up to `until` (monotonic), at most a
-/// batch of them, and the key behind which there are more.
+/// The leases that their clients renewed here after `since` (monotonic), at most a batch of them, and the
+/// key behind which there are more.
+///
+/// Going on behind that key comes to an end however often leases are renewed meanwhile, so there is no
+/// upper bound: a lease that is renewed all the time would always lie above it, and never be told.
 pub fn renewals(
     state: &Registry,
     since: Millis,
-    until: Millis,
     after: Option<&Key>,
     at_most: usize,
 ) -> (Vec<Item>, Option<Key>) {
     let mut items = Vec::new();
     for lease in state.leases_after(after) {
         let renewed = lease.clock.renewed_by_client();
-        if renewed <= since || renewed > until {
+        if renewed <= since {
             continue;
         }
         if items.len() == at_most {
@@ -322,10 +332,14 @@ impl Happened {
                 });
             }
             _ => {
-                self.was_registered = true;
                 let image = change.lease.as_ref();
-                self.was_registered_anew |= change.kind == ChangeKind::Registered
+                let is_anew = change.kind == ChangeKind::Registered
                     && image.is_some_and(|image| !is_untouched(image));
+                if is_anew {
+                    self.registered = Registered::Anew;
+                } else if self.registered == Registered::No {
+                    self.registered = Registered::Yes;
+                }
                 self.registered_with = image.map(|image| image.instance.overridden_status);
             }
         }
@@ -334,19 +348,20 @@ impl Happened {
     /// What is sent of it.
     fn items(&self, key: &Key, state: &Registry, is_our_kind: bool) -> Vec<Item> {
         let lease = state.lease(key.0.as_str(), key.1.as_str());
+        let was_registered = self.registered != Registered::No;
         let mut items = Vec::new();
         if let Some(cancelled) = &self.cancelled {
             // A lease that is there again without having been registered here came from a peer: the
             // cancel is history. A whole state says for itself that it is newer than the cancel.
             let is_sent = match lease {
                 None => true,
-                Some(_) => self.was_registered && !is_our_kind,
+                Some(_) => was_registered && !is_our_kind,
             };
             if is_sent {
                 items.push(Item::Cancel(cancelled.clone()));
             }
         }
-        let Some(lease) = lease.filter(|_| self.was_registered || self.was_overridden) else {
+        let Some(lease) = lease.filter(|_| was_registered || self.was_overridden) else {
             return items;
         };
         if !is_our_kind && !self.is_fresh && !self.was_overridden {
@@ -363,7 +378,7 @@ impl Happened {
         // version of an override for the version of that.
         let now = lease.instance().overridden_status;
         let has_changed = self.registered_with.is_some_and(|before| before != now);
-        let is_meant = is_our_kind && (has_changed || self.was_registered_anew);
+        let is_meant = is_our_kind && (has_changed || self.registered == Registered::Anew);
         items.extend(state_of(lease, state, self.was_overridden || is_meant));
         items
     }

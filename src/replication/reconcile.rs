@@ -16,6 +16,7 @@ use siphasher::sip::SipHasher13;
 
 use super::holds::{self, Told};
 use super::past::{self, Past, Removed};
+use super::portion::{Portion, Range};
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
 use crate::registry::{Application, Registry, Tombstone};
@@ -134,9 +135,12 @@ pub struct Gone {
     pub cancelled: bool,
 }
 
-/// One application as one side has it.
+/// One application, or a range of it, as one side has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppView {
+    /// Nothing is said of what lies outside it.
+    #[serde(default)]
+    pub range: Range,
     pub instances: Vec<Listed>,
     pub gone: Vec<Gone>,
 }
@@ -151,26 +155,30 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The named applications as this registry has them at `now` (monotonic).
-    pub fn of(registry: &Registry, names: &[String], now: Millis) -> Self {
-        let apps = names
+    /// These portions, of different applications, as this registry has them at `now` (monotonic).
+    pub fn of(registry: &Registry, portions: &[Portion], now: Millis) -> Self {
+        let apps = portions
             .iter()
-            .filter(|name| *name != holds::NAME)
-            .map(|name| (name.clone(), view_of(registry, name, now)))
+            .filter(|portion| portion.app != holds::NAME)
+            .map(|portion| (portion.app.clone(), view_of(registry, portion, now)))
             .collect();
-        let holds = names
+        let holds = portions
             .iter()
-            .any(|name| name == holds::NAME)
+            .any(|portion| portion.app == holds::NAME)
             .then(|| holds::all(registry));
         Self { apps, holds }
     }
 }
 
-fn view_of(registry: &Registry, name: &str, now: Millis) -> AppView {
-    let leases = registry.app(name).into_iter().flat_map(Application::leases);
-    let instances = leases.map(|lease| listed(lease, now)).collect();
+fn view_of(registry: &Registry, Portion { app, range }: &Portion, now: Millis) -> AppView {
+    let leases = registry.app(app).into_iter().flat_map(Application::leases);
+    let instances = leases
+        .filter(|lease| range.has(lease.instance().id_text()))
+        .map(|lease| listed(lease, now))
+        .collect();
     let gone = registry
-        .tombstones_of(name)
+        .tombstones_of(app)
+        .filter(|(id, _)| range.has(id.as_str()))
         .map(|(id, tombstone)| Gone {
             id: id.to_string(),
             dirty: tombstone.version.dirty,
@@ -178,7 +186,11 @@ fn view_of(registry: &Registry, name: &str, now: Millis) -> AppView {
             cancelled: tombstone.is_cancelled,
         })
         .collect();
-    AppView { instances, gone }
+    AppView {
+        range: range.clone(),
+        instances,
+        gone,
+    }
 }
 
 fn listed(lease: &Lease, now: Millis) -> Listed {
@@ -253,7 +265,7 @@ pub fn compare(registry: &Registry, theirs: &Comparison, past: &dyn Past, now: M
             .flat_map(Application::leases);
         for lease in mine {
             let id = lease.instance().id();
-            if listed.contains_key(id.as_str()) {
+            if listed.contains_key(id.as_str()) || !view.range.has(id.as_str()) {
                 continue;
             }
             let registered = Version::of_registration(&lease.image);

@@ -37,8 +37,8 @@ impl Past for Forgetful {
 
 /// What the first side finds when the second one asks.
 fn found(mine: &Scene, theirs: &Scene) -> Repairs {
-    let names = ["SHOP".to_owned()];
-    let question = Comparison::of(&theirs.registry, &names, theirs.now.mono);
+    let portions = [Portion::whole("SHOP")];
+    let question = Comparison::of(&theirs.registry, &portions, theirs.now.mono);
     compare(&mine.registry, &question, &Forgetful, mine.now.mono)
 }
 
@@ -191,6 +191,36 @@ fn a_description_that_is_newer_than_what_ran_out_lives() {
     mine.lease("SHOP", "1").clock.restart(mine.now.mono);
     assert_eq!(found(&mine, &theirs).ours_newer, [key()]);
     assert_eq!(found(&theirs, &mine).wanted, [key()]);
+}
+
+#[test]
+fn only_what_lies_in_the_range_of_a_question_is_compared() {
+    let rules = Rules::default();
+    let (mut mine, mut theirs) = (Scene::new(&rules), Scene::new(&rules));
+    for id in ["1", "2", "3", "4", "5"] {
+        mine.register(instance("SHOP", id));
+    }
+    theirs.register(instance("SHOP", "4"));
+    theirs.client(&cancel("SHOP", "4"));
+    let range = |after: Option<&str>, upto: Option<&str>| Range {
+        after: after.map(Into::into),
+        upto: upto.map(Into::into),
+    };
+    let found = |after, upto| {
+        let app = "SHOP".to_owned();
+        let range = range(after, upto);
+        let question = Comparison::of(&theirs.registry, &[Portion { app, range }], theirs.now.mono);
+        let repairs = compare(&mine.registry, &question, &Forgetful, mine.now.mono);
+        let ids = |keys: &[(AppName, InstanceId)]| {
+            let ids = keys.iter().map(|(_, id)| id.to_string());
+            ids.collect::<String>()
+        };
+        (ids(&repairs.ours_newer), repairs.cancelled_there.len())
+    };
+    assert_eq!(found(None, Some("2")), ("12".to_owned(), 0));
+    assert_eq!(found(Some("2"), Some("3")), ("3".to_owned(), 0));
+    assert_eq!(found(Some("3"), None), ("5".to_owned(), 1));
+    assert_eq!(found(None, None), ("1235".to_owned(), 1));
 }
 
 #[test]

@@ -65,11 +65,13 @@ impl Traffic {
             | Outcome::Compared(_) => &mut self.answered,
             Outcome::Failed(Failure::Connect(_)) => &mut self.connect_errors,
             Outcome::Failed(Failure::TimedOut) => &mut self.time_outs,
-            Outcome::Failed(Failure::Broken(_)) | Outcome::WrongCount { .. } => {
+            Outcome::Failed(Failure::Broken(_) | Failure::Another) | Outcome::WrongCount { .. } => {
                 &mut self.broken_answers
             }
             Outcome::Failed(Failure::SameId(_)) => &mut self.same_ids,
-            Outcome::Failed(Failure::Status(_)) | Outcome::Refused(_) => &mut self.status_errors,
+            Outcome::Failed(Failure::Status(_)) | Outcome::Refused(_) | Outcome::TooLong => {
+                &mut self.status_errors
+            }
         };
         *counter += 1;
     }

@@ -46,7 +46,8 @@ struct Step {
 
 /// A request that could not be answered with an outcome.
 enum Exchanged {
-    Outcome(Outcome),
+    /// With what the answer says about who gave it.
+    Outcome(Outcome, Option<Kind>),
     /// The peer is this very node.
     Ourselves,
 }
@@ -70,7 +71,8 @@ impl PeerTask {
             match (step.next, step.message) {
                 (Next::Ask(ask), Some(message)) => {
                     match self.exchange(&ask, message, &sender, &mut patience).await {
-                        Exchanged::Outcome(outcome) => {
+                        Exchanged::Outcome(outcome, from) => {
+                            let outcome = sender.recognise(outcome, from);
                             let states = &self.context.states;
                             states.count(&self.name, |traffic| traffic.ended(&outcome));
                             self.take(&mut sender, outcome).await;
@@ -187,23 +189,27 @@ impl PeerTask {
                 match failure {
                     Failure::TimedOut => patience.exhausted(),
                     Failure::Connect(_) => patience.unreachable(),
-                    Failure::Broken(_) | Failure::SameId(_) | Failure::Status(_) => {}
+                    Failure::Broken(_)
+                    | Failure::SameId(_)
+                    | Failure::Another
+                    | Failure::Status(_) => {}
                 }
-                return Exchanged::Outcome(Outcome::Failed(failure));
+                return Exchanged::Outcome(Outcome::Failed(failure), None);
             }
         };
         patience.answered_after(Duration::from_millis(clock.now().mono.since(asked)));
         let kind = match self.kind_of(&answer) {
             Ok(Some(kind)) => kind,
             Ok(None) => return Exchanged::Ourselves,
-            Err(failure) => return Exchanged::Outcome(Outcome::Failed(failure)),
+            Err(failure) => return Exchanged::Outcome(Outcome::Failed(failure), None),
         };
-        if matches!(ask, Ask::Probe) {
+        if matches!(ask, Ask::Probe) && kind != *sender.kind() {
             info!(peer.url = %self.name, kind = ?kind, "replicating to {}", self.name);
         }
         let now = i64::try_from(self.context.clock.now().wall.0).unwrap_or(i64::MAX);
         let (context, ask) = (self.context.clone(), ask.clone());
         let compared = sender.compared().map(str::to_owned);
+        let from = kind.clone();
         let outcome = tokio::task::spawn_blocking(move || {
             let digests = matches!(ask, Ask::Digests)
                 .then(|| context.digests.of(&context.log.snapshot().registry))
@@ -216,11 +222,10 @@ impl PeerTask {
             };
             exchange::outcome(&ask, kind, answer.status, &answer.body, &reading)
         });
-        Exchanged::Outcome(
-            outcome
-                .await
-                .unwrap_or_else(|error| Outcome::Failed(Failure::Broken(error.to_string()))),
-        )
+        let outcome = outcome
+            .await
+            .unwrap_or_else(|error| Outcome::Failed(Failure::Broken(error.to_string())));
+        Exchanged::Outcome(outcome, Some(from))
     }
 
     /// What an answer says about who gave it; `None` if that is this very node.
@@ -271,7 +276,8 @@ impl PeerTask {
             | Outcome::Items(_)
             | Outcome::Unknown(_)
             | Outcome::Digests(_)
-            | Outcome::Compared(_) => self.context.states.update(&self.name, |state| {
+            | Outcome::Compared(_)
+            | Outcome::TooLong => self.context.states.update(&self.name, |state| {
                 if !state.is_reachable {
                     info!(peer.url = %self.name, "{} answers", self.name);
                 }

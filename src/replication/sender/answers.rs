@@ -1,27 +1,84 @@
-//! What follows from the end of a request.
+//! What follows from the end of a request, and from who answered it.
 
-use super::flight::{Flight, Suspect};
+use super::flight::{Flight, Lane, Suspect};
 use super::{
     BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
-    MISCOUNTS_MAX, Outcome, Sender,
+    MISCOUNTS_MAX, Outcome, SUSPECT_MS, Sender,
 };
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
 use crate::replication::outbound::{BATCH_ITEMS, Item};
+use crate::replication::portion::{Portion, QUESTION_BYTES, QUESTION_BYTES_MIN};
 use crate::types::{AppName, InstanceId, Millis};
 
 impl Sender {
+    /// What the end of the request in flight comes to, given who answered: before [`Self::answered`].
+    ///
+    /// What was told to another kind of node than it was meant for counts as not told. Between nodes of
+    /// our own kind the form is the same, so only what is thought of the peer changes.
+    pub fn recognise(&mut self, outcome: Outcome, from: Option<Kind>) -> Outcome {
+        let Some(from) = from else { return outcome };
+        let is_probe = matches!(self.flight, None | Some(Flight::Probe));
+        if from == self.kind || is_probe {
+            return outcome;
+        }
+        match outcome {
+            // What stands between here and the peer has bounds of its own.
+            Outcome::TooLong | Outcome::Refused(413) => outcome,
+            // It may have come from there too.
+            Outcome::Failed(_) => {
+                self.kind = Kind::Unknown;
+                outcome
+            }
+            _ if from.is_ours() && self.kind.is_ours() => {
+                self.meet(from);
+                outcome
+            }
+            _ => Outcome::Failed(Failure::Another),
+        }
+    }
+
+    /// Somebody of this kind is at the peer's place.
+    fn meet(&mut self, kind: Kind) {
+        // What is told depends on the kind.
+        self.backlog
+            .take_if(|backlog| backlog.is_our_kind() != kind.is_ours());
+        if self.kind == Kind::Unknown {
+            // It may have been set up otherwise.
+            self.question_bytes = QUESTION_BYTES;
+        }
+        if self.met != kind {
+            self.differing.clear();
+            self.miscounts = 0;
+            self.suspect = None;
+            self.batch_max = [BATCH_ITEMS; Lane::COUNT];
+            if self.met != Kind::Unknown {
+                // The cursor is about another node.
+                if kind.is_ours() {
+                    self.is_unsure = true;
+                } else {
+                    self.sweep_beside();
+                }
+            }
+        }
+        self.met = kind.clone();
+        self.kind = kind;
+    }
+
     /// Takes the end of the request in flight. `random` spreads the next try.
     pub fn answered(&mut self, outcome: Outcome, now: Millis, random: u64) -> Vec<Effect> {
         let Some(flight) = self.flight.take() else {
             return Vec::new();
         };
+        self.heard_at = now;
+        self.suspect.take_if(|suspect| {
+            let is_told = flight.items().iter().any(|item| item.key() == suspect.key);
+            let is_over = now.since(suspect.since) >= SUSPECT_MS;
+            is_over || (is_told && !matches!(outcome, Outcome::Refused(_)))
+        });
         match outcome {
             Outcome::Known(kind) => {
-                // What is told depends on the kind.
-                self.backlog
-                    .take_if(|backlog| backlog.is_our_kind() != kind.is_ours());
-                self.kind = kind;
+                self.meet(kind);
                 if let Some(suspect) = &mut self.suspect {
                     suspect.is_peer_fine = true;
                     // The item has still to be got through.
@@ -32,12 +89,7 @@ impl Sender {
             }
             Outcome::Items(results) => {
                 self.succeeded(now);
-                let has_passed = self.suspect.as_ref().is_some_and(|suspect| {
-                    flight.items().iter().any(|item| item.key() == suspect.key)
-                });
-                if has_passed {
-                    self.suspect = None;
-                }
+                self.widen(&flight);
                 let mut effects = self.take_results(&flight, results);
                 effects.extend(self.finish(flight));
                 effects
@@ -53,21 +105,46 @@ impl Sender {
             Outcome::Digests(differing) => {
                 self.succeeded(now);
                 self.is_unsure &= !differing.is_empty();
-                self.differing = differing;
+                self.differing = differing.iter().map(|app| Portion::whole(app)).collect();
                 Vec::new()
             }
             Outcome::Compared(found) => {
                 self.succeeded(now);
+                if let (Flight::Compare { asked }, Some((app, id))) = (&flight, &found.told_upto) {
+                    // Otherwise the same might be asked again and again.
+                    let is_asked = |one: &Portion| one.app == *app && one.range.has(id);
+                    if asked.iter().any(is_asked) {
+                        let rest = asked.iter().filter_map(|one| one.behind((app, id)));
+                        self.compare_first(rest.collect());
+                    }
+                }
                 let effects = self.take_comparison(found, now);
                 self.finish(flight);
                 effects
+            }
+            Outcome::TooLong => {
+                if self.question_bytes > QUESTION_BYTES_MIN
+                    && let Flight::Compare { asked } = flight
+                {
+                    self.succeeded(now);
+                    self.question_bytes = (self.question_bytes / 2).max(QUESTION_BYTES_MIN);
+                    self.compare_first(asked);
+                } else {
+                    self.put_back(flight);
+                    self.back_off(now, random);
+                }
+                Vec::new()
             }
             Outcome::WrongCount { .. } => self.miscounted(flight, now, random),
             Outcome::Refused(status) => self.refused(flight, status, now, random),
             Outcome::Failed(failure) => {
                 self.put_back(flight);
                 self.back_off(now, random);
-                if matches!(failure, Failure::Connect(_)) {
+                let is_unknown = match failure {
+                    Failure::Connect(_) | Failure::SameId(_) | Failure::Another => true,
+                    Failure::TimedOut | Failure::Broken(_) | Failure::Status(_) => false,
+                };
+                if is_unknown {
                     // Whoever answers next may be somebody else.
                     self.kind = Kind::Unknown;
                 }
@@ -76,13 +153,27 @@ impl Sender {
         }
     }
 
-    fn succeeded(&mut self, now: Millis) {
+    pub(super) fn succeeded(&mut self, now: Millis) {
         if self.failures > 0 {
             self.compare_at = now;
         }
         self.failures = 0;
         self.miscounts = 0;
-        self.batch_max = (self.batch_max * 2).min(BATCH_ITEMS);
+    }
+
+    /// A batch was taken: the next one of its sort may have more items.
+    fn widen(&mut self, flight: &Flight) {
+        if let Some(lane) = flight.lane() {
+            let most = &mut self.batch_max[lane as usize];
+            *most = (*most * 2).min(BATCH_ITEMS);
+        }
+    }
+
+    /// A batch was refused.
+    fn narrow(&mut self, flight: &Flight, most: usize) {
+        if let Some(lane) = flight.lane() {
+            self.batch_max[lane as usize] = most.clamp(1, BATCH_ITEMS);
+        }
     }
 
     fn take_results(&mut self, flight: &Flight, results: Vec<ItemResult>) -> Vec<Effect> {
@@ -104,6 +195,13 @@ impl Sender {
             }
         }
         effects
+    }
+
+    /// These are compared before what else differs.
+    fn compare_first(&mut self, portions: Vec<Portion>) {
+        for portion in portions.into_iter().rev() {
+            self.differing.push_front(portion);
+        }
     }
 
     fn take_comparison(&mut self, found: Compared, now: Millis) -> Vec<Effect> {
@@ -140,7 +238,9 @@ impl Sender {
                 }
             }
             Flight::Probe | Flight::Owed { .. } | Flight::Digests => {}
-            Flight::Compare { last } => self.compared = last,
+            Flight::Compare { asked } => {
+                self.compared = asked.into_iter().next_back().map(|last| last.app);
+            }
             Flight::Renewals { cut, .. } => {
                 if cut.after.is_some() {
                     self.cut = Some(cut);
@@ -182,12 +282,18 @@ impl Sender {
     /// anything at all.
     fn refused(&mut self, flight: Flight, status: u16, now: Millis, random: u64) -> Vec<Effect> {
         self.counters.item_errors += 1;
+        if let Flight::Renewals { items, .. } = &flight
+            && self.kind.is_ours()
+        {
+            // A digest does not become smaller, but what it says can be told in batches.
+            self.owed_renewals.extend(items.iter().map(Item::key));
+            self.back_off(now, random);
+            return self.finish(flight);
+        }
         let count = flight.items().len();
         let first = flight.items().first().map(Item::key);
         let Some(key) = first.filter(|_| flight.is_single()) else {
-            if count > 0 {
-                self.batch_max = (count / 2).clamp(1, BATCH_ITEMS);
-            }
+            self.narrow(&flight, count / 2);
             self.put_back(flight);
             self.back_off(now, random);
             return Vec::new();
@@ -200,8 +306,9 @@ impl Sender {
             self.suspect = Some(Suspect {
                 key,
                 is_peer_fine: false,
+                since: now,
             });
-            self.batch_max = 1;
+            self.narrow(&flight, 1);
             self.put_back(flight);
             self.back_off(now, random);
             self.kind = Kind::Unknown;

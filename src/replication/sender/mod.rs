@@ -4,7 +4,13 @@
 //! changes nor a noisy client holds the other up; a sweep of the whole registry goes on in what time
 //! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
 //! when its turn comes. With a peer of our own kind that has everything, registries are compared
-//! every few seconds, and at once when it answers again after a failure.
+//! every few seconds, and at once when it answers again after a failure, with questions of a bounded
+//! size, which is halved if the peer finds them too long. A peer that has not been asked anything for a
+//! while is probed, so that it is known whether it is there.
+//!
+//! Every answer says what kind of node gave it. If that is not the kind that was asked, the request
+//! counts as failed, since it may have been in the wrong form; whoever is there is asked what it is, and
+//! a node that was not there before is swept or compared, beside what lies behind the cursor.
 
 mod answers;
 mod flight;
@@ -12,12 +18,13 @@ mod flight;
 mod tests;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::outbound::{self, BATCH_ITEMS, Backlog, Item, Key};
+use super::portion::{self, Portion, QUESTION_BYTES};
 use crate::changelog::Published;
 use crate::types::{Lsn, Millis};
-use flight::{Cut, Flight, Suspect};
+use flight::{Cut, Flight, Lane, Suspect};
 pub use words::{
     Ask, Counters, Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records,
     differing,
@@ -35,7 +42,7 @@ const BACK_OFF_MAX_MS: u64 = 1500;
 const COMPARE_EVERY_MS: u64 = 2000;
 /// The same after one that found something: what was repaired here others may lack too.
 const COMPARE_AGAIN_MS: u64 = 500;
-/// Applications compared in one step.
+/// Applications that one look at the digests finds at most.
 pub const COMPARE_APPS: usize = 200;
 /// How long a comparison waits for changes to come to an end, ms: on a busy node they never do.
 const COMPARE_WAITS_MS: u64 = 1000;
@@ -43,6 +50,10 @@ const COMPARE_WAITS_MS: u64 = 1000;
 const BACKLOG_MAX: usize = 100_000;
 /// How often answers of the wrong length are taken for an accident.
 const MISCOUNTS_MAX: u32 = 3;
+/// How long an instance that was refused alone is remembered, ms.
+const SUSPECT_MS: u64 = 60_000;
+/// After how long without an answer, ms, a peer is probed that there is nothing to tell.
+const PROBE_AFTER_MS: u64 = 10_000;
 
 /// One peer's sender.
 #[derive(Debug)]
@@ -55,6 +66,7 @@ pub struct Sender {
     backlog: Option<Backlog>,
     /// The end of the log when this process started.
     recovered: Lsn,
+    /// Renewals up to this moment have been told.
     renewed_upto: Millis,
     cut: Option<Cut>,
     /// Instances that the peer needs; whether their override is meant (`outbound::state_of`).
@@ -62,22 +74,28 @@ pub struct Sender {
     /// Renewals that a digest could not tell the peer.
     owed_renewals: BTreeSet<Key>,
     compare_at: Millis,
-    /// The cursor was lost: until the registries are equal, the peer may not have heard of overrides
+    /// The cursor was lost, or was of another node: until the registries are equal, the peer may not have heard of overrides
     /// that this node took, and what it says of them is taken with care.
     is_unsure: bool,
-    /// Applications to compare.
-    differing: Vec<String>,
+    /// What is still to be compared of the applications that differ.
+    differing: VecDeque<Portion>,
+    /// Bytes of a question, as estimated; halved while the peer finds it too long.
+    question_bytes: usize,
     /// The last one that was compared.
     compared: Option<String>,
     flight: Option<Flight>,
-    /// Items per batch: halved while the peer refuses batches, to find the bad item.
-    batch_max: usize,
+    /// Items per batch, for each [`Lane`]: halved while the peer refuses batches, to find the bad item.
+    batch_max: [usize; Lane::COUNT],
     suspect: Option<Suspect>,
     miscounts: u32,
     failures: u32,
     quiet_until: Millis,
+    /// The last request ended.
+    heard_at: Millis,
     was_changes: bool,
     kind: Kind,
+    /// What it was when it was last known.
+    met: Kind,
     counters: Counters,
 }
 
@@ -97,16 +115,19 @@ impl Sender {
             owed_renewals: BTreeSet::new(),
             compare_at: now,
             is_unsure: false,
-            differing: Vec::new(),
+            differing: VecDeque::new(),
+            question_bytes: QUESTION_BYTES,
             compared: None,
             flight: None,
-            batch_max: BATCH_ITEMS,
+            batch_max: [BATCH_ITEMS; Lane::COUNT],
             suspect: None,
             miscounts: 0,
             failures: 0,
             quiet_until: Millis::ZERO,
+            heard_at: now,
             was_changes: false,
             kind: Kind::Unknown,
+            met: Kind::Unknown,
             counters: Counters::default(),
         }
     }
@@ -146,6 +167,12 @@ impl Sender {
         self.backlog = None;
     }
 
+    /// Has the peer told the whole registry, beside what it is told of the log.
+    fn sweep_beside(&mut self) {
+        let target = self.sweep.take().map(|(target, _)| target);
+        self.sweep = self.cursor.take().or(target).map(|target| (target, None));
+    }
+
     /// What to do at `now` (monotonic). With a request in flight: nothing.
     pub fn next(&mut self, now: Millis, state: &Published, records: &mut impl Records) -> Next {
         if self.flight.is_some() {
@@ -157,9 +184,10 @@ impl Sender {
         if self.kind == Kind::Unknown {
             return self.ask(Flight::Probe, Ask::Probe);
         }
+        self.skip_sweep(state);
         if self.was_changes
             && self.is_comparison_overdue(now)
-            && let Some(next) = self.next_comparison(now)
+            && let Some(next) = self.next_comparison(now, state)
         {
             return next;
         }
@@ -183,13 +211,22 @@ impl Sender {
             return next;
         }
         if self.failures > 0 {
-            // There is nothing to tell, but to know whether it answers again.
-            return self.ask(Flight::Probe, Ask::Probe);
+            let is_fine = self.suspect.take_if(|suspect| suspect.is_peer_fine);
+            if is_fine.is_none() {
+                // There is nothing to tell, but to know whether it answers again.
+                return self.ask(Flight::Probe, Ask::Probe);
+            }
+            // What it refused is gone, and it has answered since.
+            self.succeeded(now);
         }
-        if let Some(next) = self.next_comparison(now) {
+        if let Some(next) = self.next_comparison(now, state) {
             return next;
         }
-        let until = self.renewals_at();
+        let probe_at = self.heard_at.plus(PROBE_AFTER_MS);
+        if now >= probe_at {
+            return self.ask(Flight::Probe, Ask::Probe);
+        }
+        let until = self.renewals_at().min(probe_at);
         Next::Wait(if self.compares() {
             until.min(self.compare_at)
         } else {
@@ -197,8 +234,13 @@ impl Sender {
         })
     }
 
+    /// How many items of this sort a batch may have.
+    fn most(&self, lane: Lane) -> usize {
+        self.batch_max[lane as usize]
+    }
+
     fn renewals_at(&self) -> Millis {
-        self.renewed_upto.plus(RENEWALS_EVERY_MS)
+        self.renewed_upto.plus(RENEWALS_EVERY_MS + 1)
     }
 
     fn ask(&mut self, flight: Flight, ask: Ask) -> Next {
@@ -221,7 +263,8 @@ impl Sender {
     }
 
     fn next_owed(&mut self, state: &Published) -> Option<Next> {
-        let at_most = self.batch_max.max(2);
+        let most = self.most(Lane::Owed);
+        let at_most = most.max(2);
         let mut items = Vec::new();
         while items.len() + 2 <= at_most
             && let Some(((app, id), is_meant)) = self.owed.pop_first()
@@ -233,8 +276,8 @@ impl Sender {
             let has_override = is_meant || !self.kind.is_ours();
             items.extend(outbound::state_of(lease, &state.registry, has_override));
         }
-        let is_alone = self.batch_max == 1 && !items.is_empty();
-        while items.len() < self.batch_max
+        let is_alone = most == 1 && !items.is_empty();
+        while items.len() < most
             && !is_alone
             && let Some((app, id)) = self.owed_renewals.pop_first()
         {
@@ -268,7 +311,8 @@ impl Sender {
                 }
                 backlog.take_in(&read);
             }
-            let (items, told) = backlog.next_items(self.batch_max, &state.registry);
+            let most = self.most(Lane::Changes);
+            let (items, told) = backlog.next_items(most, &state.registry);
             if !items.is_empty() {
                 self.backlog = Some(backlog);
                 return Some(self.send(Flight::Changes { items, told }));
@@ -294,16 +338,16 @@ impl Sender {
         let at_most = if self.kind.is_ours() {
             DIGEST_ITEMS
         } else {
-            self.batch_max
+            self.most(Lane::Renewals)
         };
         let cut = self.cut.clone().unwrap_or(Cut {
-            until: now,
+            // What is renewed within this very millisecond may come after this look.
+            until: Millis(now.0.saturating_sub(1)),
             after: None,
         });
         let (items, after) = outbound::renewals(
             &state.registry,
             self.renewed_upto,
-            cut.until,
             cut.after.as_ref(),
             at_most,
         );
@@ -319,21 +363,29 @@ impl Sender {
         Some(self.send(Flight::Renewals { items, cut }))
     }
 
+    /// Nodes of our own kind are not swept: a comparison finds what they lack, and does not mistake an
+    /// old state for news.
+    fn skip_sweep(&mut self, state: &Published) {
+        if self.kind.is_ours() && self.cursor.is_none() {
+            self.cursor = Some(self.sweep.take().map_or(state.lsn(), |(target, _)| target));
+            self.is_unsure = true;
+        }
+    }
+
     fn next_sweep(&mut self, state: &Published) -> Option<Next> {
         if self.cursor.is_some() {
             return None;
         }
         if self.kind.is_ours() {
-            // A comparison finds what it lacks, and does not mistake an old state for news.
-            self.cursor = Some(self.sweep.take().map_or(state.lsn(), |(target, _)| target));
-            self.is_unsure = true;
+            self.skip_sweep(state);
             return None;
         }
         let (_, after) = self
             .sweep
             .get_or_insert_with(|| (state.lsn(), None))
             .clone();
-        let (items, rest) = outbound::sweep(&state.registry, after.as_ref(), self.batch_max);
+        let most = self.most(Lane::Sweep);
+        let (items, rest) = outbound::sweep(&state.registry, after.as_ref(), most);
         if items.is_empty() {
             self.cursor = self.sweep.take().map(|(target, _)| target);
             return None;
@@ -356,14 +408,17 @@ impl Sender {
             && (now >= self.compare_at.plus(COMPARE_WAITS_MS) || !self.differing.is_empty())
     }
 
-    fn next_comparison(&mut self, now: Millis) -> Option<Next> {
+    fn next_comparison(&mut self, now: Millis, state: &Published) -> Option<Next> {
         if !self.compares() {
             return None;
         }
         if !self.differing.is_empty() {
-            let names = std::mem::take(&mut self.differing);
-            let last = names.last().cloned();
-            return Some(self.ask(Flight::Compare { last }, Ask::Compare(names)));
+            let (registry, bytes) = (&state.registry, self.question_bytes);
+            let asked = portion::next_question(registry, &mut self.differing, bytes);
+            let flight = Flight::Compare {
+                asked: asked.clone(),
+            };
+            return Some(self.ask(flight, Ask::Compare(asked)));
         }
         (now >= self.compare_at).then(|| {
             self.compare_at = now.plus(COMPARE_EVERY_MS);

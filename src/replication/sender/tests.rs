@@ -1,5 +1,10 @@
 //! The sender by itself, peer and clock in the hand of the test.
 
+mod compare;
+mod kinds;
+mod renewals;
+mod rest;
+
 use std::sync::Arc;
 
 use super::*;
@@ -80,6 +85,7 @@ impl Rig {
         }
     }
 
+    /// An answer of the kind of node that was asked.
     fn answer(&mut self, outcome: Outcome) -> Vec<Effect> {
         self.sender.answered(outcome, self.scene.now.mono, 0)
     }
@@ -299,6 +305,55 @@ fn one_bad_instance_does_not_hold_up_the_others() {
 }
 
 #[test]
+fn a_bad_instance_is_found_while_renewals_go_on_and_while_two_sorts_of_batches_are_refused() {
+    for refuses_beats in [false, true] {
+        let mut rig = Rig::with(Kind::Java);
+        let beating: Vec<String> = (0..100).map(|id| format!("beating-{id}")).collect();
+        for id in &beating {
+            rig.scene.register(instance("SHOP", id));
+        }
+        rig.settle();
+        for id in 0..100 {
+            rig.scene.register(instance("SHOP", &id.to_string()));
+        }
+        let end = Some(rig.scene.registry.lsn());
+        let is_bad = |item: &Item| match item {
+            Item::Heartbeat { .. } => refuses_beats && item.id().as_str() == "beating-50",
+            _ => item.id().as_str() == "50",
+        };
+        let mut given_up = Vec::new();
+        for _ in 0..300 {
+            for id in &beating {
+                let lease = rig.scene.registry.lease("SHOP", id).expect("it is there");
+                lease.clock.set_renewed_by_client(rig.scene.now.mono);
+            }
+            let outcome = match rig.next() {
+                Next::Wait(_) => {
+                    rig.rest();
+                    continue;
+                }
+                Next::Ask(Ask::Probe) => Outcome::Known(Kind::Java),
+                Next::Ask(Ask::Batch(items)) if items.iter().any(is_bad) => Outcome::Refused(500),
+                Next::Ask(Ask::Batch(items)) => {
+                    rig.took(items.len());
+                    continue;
+                }
+                Next::Ask(other) => panic!("it asks {other:?}"),
+            };
+            let effects = rig.answer(outcome);
+            given_up.extend(effects.into_iter().filter_map(|effect| match effect {
+                Effect::GaveUp { id, .. } => Some(id.to_string()),
+                _ => None,
+            }));
+        }
+        assert_eq!(rig.sender.cursor(), end);
+        assert!(given_up.contains(&"50".to_owned()), "{given_up:?}");
+        let has_beat = given_up.contains(&"beating-50".to_owned());
+        assert_eq!(has_beat, refuses_beats);
+    }
+}
+
+#[test]
 fn a_peer_that_refuses_even_an_empty_batch_loses_nothing() {
     for status in [500, 400, 413] {
         let mut rig = Rig::with(Kind::Java);
@@ -449,7 +504,7 @@ fn a_log_that_does_not_reach_back_means_all_of_it_to_java_and_a_comparison_to_ou
         } else {
             assert!(matches!(rig.ask(), Ask::Digests));
             rig.answer(Outcome::Digests(vec!["SHOP".into()]));
-            assert!(matches!(rig.ask(), Ask::Compare(names) if names == ["SHOP"]));
+            assert!(matches!(rig.ask(), Ask::Compare(asked) if asked == [Portion::whole("SHOP")]));
         }
         assert_eq!(rig.sender.cursor(), Some(Lsn(300)));
     }

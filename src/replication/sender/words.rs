@@ -6,6 +6,7 @@ use crate::registry::change::Record;
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
 use crate::replication::outbound::Item;
+use crate::replication::portion::Portion;
 use crate::replication::reconcile::Digests;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 use crate::wire::Draft;
@@ -51,8 +52,8 @@ pub enum Ask {
     Renewals(Vec<Item>),
     /// The digests of its registry.
     Digests,
-    /// To compare these applications with ours.
-    Compare(Vec<String>),
+    /// To compare these portions of applications with ours.
+    Compare(Vec<Portion>),
 }
 
 /// The records behind a position, from memory or from the disk.
@@ -75,6 +76,8 @@ pub enum Outcome {
     Digests(Vec<String>),
     /// What a comparison found.
     Compared(Compared),
+    /// The question was too long to be read.
+    TooLong,
     /// Success, but not one result per item.
     WrongCount { sent: usize, got: usize },
     /// The peer understood the request and refuses what is in it: 400, 413, 500.
@@ -102,6 +105,8 @@ pub enum Failure {
     Broken(String),
     /// It is another node with this node's id, which it must not have.
     SameId(String),
+    /// Another kind of node answers than the one that was asked, so that it may not have understood.
+    Another,
     /// An answer that is about the peer, not about the items: 404, 503, 401 and their like.
     Status(u16),
 }
@@ -116,6 +121,7 @@ impl std::fmt::Display for Failure {
                 f,
                 "it has this node's id {node_id}: give one of the two another data directory or eurekad.node-id"
             ),
+            Self::Another => f.write_str("another kind of node answers at its URL than before"),
             Self::Status(status) => write!(f, "it answers with status {status}"),
         }
     }

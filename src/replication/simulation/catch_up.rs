@@ -145,6 +145,22 @@ fn a_peer_that_was_away_for_longer_than_the_log_goes_back_gets_everything() {
 }
 
 #[test]
+fn registries_that_are_larger_than_a_question_and_an_answer_are_compared_piece_by_piece() {
+    let mut world = begin(0);
+    change(&mut world, describe_anew, 2 * INSTANCES);
+    world.nodes[0].floor = Lsn(world.nodes[0].published.lsn().0 - 10);
+    let time = world.time;
+    world.nodes[0].forget_window(0, time + 1);
+    for node in &mut world.nodes {
+        node.compare_bytes = 20_000;
+    }
+    world.clear_up();
+    let next = world.time + 20_000;
+    world.run(next);
+    assert_same(&world);
+}
+
+#[test]
 fn a_peer_that_needs_three_seconds_for_an_answer_gets_everything() {
     for java_nodes in [0, 1] {
         let mut world = begin(java_nodes);

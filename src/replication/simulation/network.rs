@@ -253,7 +253,8 @@ impl World {
             return;
         };
         let compared = link.sender.compared().map(str::to_owned);
-        self.take(node, peer, request, |ask| {
+        let from = Some(kind.clone());
+        self.take(node, peer, request, from, |ask| {
             let reading = Reading {
                 digests: &digests,
                 compared: compared.as_deref(),
@@ -269,6 +270,7 @@ impl World {
         node: usize,
         peer: usize,
         request: u64,
+        from: Option<Kind>,
         outcome: impl FnOnce(&Ask) -> Outcome,
     ) {
         let Some(link) = self.nodes[node].links.get_mut(&peer) else {
@@ -277,7 +279,7 @@ impl World {
         let Some((_, ask)) = link.flight.take_if(|(flying, _)| *flying == request) else {
             return;
         };
-        let outcome = outcome(&ask);
+        let outcome = link.sender.recognise(outcome(&ask), from);
         match &outcome {
             Outcome::Failed(Failure::TimedOut) => {
                 link.patience.exhausted();

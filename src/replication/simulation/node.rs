@@ -124,6 +124,8 @@ pub(super) struct SimNode {
     fingerprints: Fingerprints,
     pub(super) digests: DigestCache,
     pub(super) sick: Sick,
+    /// Bytes of a comparison's question that it reads, and of instances in an answer.
+    pub(super) compare_bytes: usize,
 }
 
 fn empty(rules: &Arc<Rules>) -> Published {
@@ -162,6 +164,7 @@ impl SimNode {
             fingerprints: Fingerprints::default(),
             digests: DigestCache::default(),
             sick: Sick::No,
+            compare_bytes: inbound::ANSWER_BYTES,
         }
     }
 
@@ -364,12 +367,17 @@ impl SimNode {
                 Handled::Answer(200, serde_json::to_vec(&*digests).expect("digests"))
             }
             crate::replication::COMPARE_PATH => {
+                if body.len() > self.compare_bytes {
+                    return Handled::Answer(413, Vec::new());
+                }
                 let (mono, past) = (self.now(time).mono, self.past());
                 let question: Comparison = serde_json::from_slice(body).expect("a comparison");
                 let told = self.links.get(&index).map(|link| link.sender.cursor());
                 let told = told.map(Option::unwrap_or_default);
+                let asked = (self.name.as_ref(), &past as &dyn Past);
+                let bytes = self.compare_bytes;
                 let (compared, commands) =
-                    inbound::compare(&self.published, &question, told, (&self.name, &past), mono);
+                    inbound::compare(&self.published, &question, told, asked, mono, bytes);
                 let origin = Origin::Peer(name.into());
                 let (_, waits) = self.submit(&commands, &origin, time);
                 let body = serde_json::to_vec(&compared).expect("a comparison");

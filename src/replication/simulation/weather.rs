@@ -73,7 +73,8 @@ impl World {
         }
         self.note(|| format!("n{node} restarts"));
         let time = self.time;
-        if self.random.chance(20) {
+        // Where a test crashes nodes itself, it says itself what becomes of their notes.
+        if self.setup.crashes && self.random.chance(20) {
             self.nodes[node].noted.clear();
         }
         self.nodes[node].restart(time);

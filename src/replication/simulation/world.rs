@@ -232,7 +232,7 @@ impl World {
                 request,
                 failure,
             } => {
-                self.take(node, peer, request, |_| Outcome::Failed(failure));
+                self.take(node, peer, request, None, |_| Outcome::Failed(failure));
             }
             Event::Commit { node, epoch } => self.commit(node, epoch),
             Event::Note { node } => self.note_cursors(node),
