@@ -1,6 +1,7 @@
 //! One peer's task: asks the [`Sender`] what to do, does it over HTTP, hands the answer back, and
 //! carries out what follows. All decisions are the sender's.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::exchange::{self, Message, Reading, Repairing};
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
-use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, Sender};
+use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
 use super::transport::Answer;
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
@@ -297,11 +298,9 @@ impl PeerTask {
                     found,
                     differed,
                     overrides,
+                    repeated,
                 } => {
-                    info!(
-                        peer.url = %self.name, differed,
-                        "{differed} instances differed from {} and are repaired", self.name
-                    );
+                    self.differed(differed, repeated);
                     self.context
                         .states
                         .update(&self.name, |state| state.repaired += differed as u64);
@@ -331,6 +330,26 @@ impl PeerTask {
             }
         }
         self.submit(adopted).await;
+    }
+
+    /// Says that instances differed, and once that repairs do not help.
+    fn differed(&self, differed: usize, repeated: u32) {
+        let name = &self.name;
+        match repeated.cmp(&REPAIRS_MAX) {
+            Ordering::Less => info!(
+                peer.url = %name, differed,
+                "{differed} instances differed from {name} and are repaired"
+            ),
+            Ordering::Equal => warn!(
+                peer.url = %name, differed,
+                "{differed} instances differ from {name} after {repeated} repairs: one side refuses what the other \
+                 has; compare the nodes' limits, and what they log about instances that they cannot take"
+            ),
+            Ordering::Greater => debug!(
+                peer.url = %name, differed,
+                "{differed} instances still differ from {name}"
+            ),
+        }
     }
 
     /// What takes over a peer's newer instance (`protocol.md` 7.5).

@@ -3,7 +3,7 @@
 use super::flight::{Flight, Lane, Suspect};
 use super::{
     BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
-    MISCOUNTS_MAX, Outcome, SUSPECT_MS, Sender,
+    MISCOUNTS_MAX, Outcome, REPAIRS_MAX, SUSPECT_MS, Sender,
 };
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
@@ -105,6 +105,11 @@ impl Sender {
             Outcome::Digests(differing) => {
                 self.succeeded(now);
                 self.is_unsure &= !differing.is_empty();
+                self.repairs = if std::mem::take(&mut self.has_repaired) {
+                    self.repairs.saturating_add(1)
+                } else {
+                    0
+                };
                 self.differing = differing.iter().map(|app| Portion::whole(app)).collect();
                 Vec::new()
             }
@@ -209,7 +214,11 @@ impl Sender {
         if differed == 0 {
             return Vec::new();
         }
-        self.compare_at = now.plus(COMPARE_AGAIN_MS);
+        self.has_repaired = true;
+        // What does not go away is no reason to hurry.
+        if self.repairs < REPAIRS_MAX {
+            self.compare_at = now.plus(COMPARE_AGAIN_MS);
+        }
         for (app, id) in &found.wanted {
             self.owed
                 .insert((AppName::new(app), InstanceId::new(id)), !self.is_unsure);
@@ -223,6 +232,7 @@ impl Sender {
             found: Box::new(found),
             differed,
             overrides,
+            repeated: self.repairs,
         }]
     }
 

@@ -42,6 +42,9 @@ const BACK_OFF_MAX_MS: u64 = 1500;
 const COMPARE_EVERY_MS: u64 = 2000;
 /// The same after one that found something: what was repaired here others may lack too.
 const COMPARE_AGAIN_MS: u64 = 500;
+/// Rounds of repairs in a row after which what still differs is not going to go away soon: one side
+/// refuses it.
+pub const REPAIRS_MAX: u32 = 20;
 /// Applications that one look at the digests finds at most.
 pub const COMPARE_APPS: usize = 200;
 /// How long a comparison waits for changes to come to an end, ms: on a busy node they never do.
@@ -74,6 +77,9 @@ pub struct Sender {
     /// Renewals that a digest could not tell the peer.
     owed_renewals: BTreeSet<Key>,
     compare_at: Millis,
+    /// Rounds of comparisons in a row that found something, and whether this one has.
+    repairs: u32,
+    has_repaired: bool,
     /// The cursor was lost, or was of another node: until the registries are equal, the peer may not have heard of overrides
     /// that this node took, and what it says of them is taken with care.
     is_unsure: bool,
@@ -114,6 +120,8 @@ impl Sender {
             owed: BTreeMap::new(),
             owed_renewals: BTreeSet::new(),
             compare_at: now,
+            repairs: 0,
+            has_repaired: false,
             is_unsure: false,
             differing: VecDeque::new(),
             question_bytes: QUESTION_BYTES,

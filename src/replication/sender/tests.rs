@@ -601,3 +601,34 @@ fn what_a_comparison_wants_is_sent_whole_and_the_next_one_comes_soon() {
     rig.scene.pass(500);
     assert!(matches!(rig.ask(), Ask::Digests));
 }
+
+#[test]
+fn what_no_repair_helps_against_is_compared_less_often() {
+    let mut rig = Rig::with(ours());
+    rig.scene.register(instance("SHOP", "1"));
+    rig.settle();
+    let mut pauses = Vec::new();
+    for round in 0..REPAIRS_MAX + 5 {
+        let before = rig.scene.now.mono;
+        while !matches!(rig.next(), Next::Ask(Ask::Digests)) {
+            rig.scene.pass(100);
+        }
+        pauses.push(rig.scene.now.mono.since(before));
+        rig.answer(Outcome::Digests(vec!["SHOP".into()]));
+        assert!(matches!(rig.ask(), Ask::Compare(_)));
+        let found = Compared {
+            wanted: vec![("SHOP".into(), "1".into())],
+            ..Compared::default()
+        };
+        let effects = rig.answer(Outcome::Compared(found));
+        assert!(
+            matches!(effects[..], [Effect::Repair { repeated, .. }] if repeated == round),
+            "{round}"
+        );
+        // It takes what it is told for granted, and does not keep it.
+        rig.batch();
+        rig.took(1);
+    }
+    assert_eq!(pauses[5], 500);
+    assert_eq!(pauses[pauses.len() - 1], 2000);
+}

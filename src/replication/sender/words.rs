@@ -137,6 +137,8 @@ pub enum Effect {
         found: Box<Compared>,
         differed: usize,
         overrides: Overrides,
+        /// Rounds of comparisons right before this one that found something too.
+        repeated: u32,
     },
     /// The cursor moved: keep it.
     Cursor(Lsn),
