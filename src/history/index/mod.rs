@@ -11,6 +11,7 @@
 //! one eight bytes a record and some twenty for each instance and application in it. Tables that
 //! cannot be written stay in memory, all together within [`MEMORY_MAX`].
 
+mod budget;
 mod growing;
 mod key;
 mod sieve;
@@ -29,6 +30,7 @@ use tracing::{debug, warn};
 use crate::registry::change::Record;
 use crate::store::{LogReader, SegmentFacts, StoreError};
 use crate::types::{AppName, InstanceId, Lsn};
+pub(crate) use budget::{Budget, Stop};
 use growing::Growing;
 pub(super) use key::Key;
 use key::KeyHash;
@@ -77,67 +79,6 @@ pub struct IndexStats {
     /// Records of the growing segment that are in it.
     pub growing_records: usize,
     pub memory_bytes: usize,
-}
-
-/// How many records may still be looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
-    left: usize,
-    taken: u64,
-}
-
-impl Budget {
-    pub(crate) fn new(looks: usize) -> Self {
-        Self {
-            left: looks,
-            taken: 0,
-        }
-    }
-
-    pub(super) fn take(&mut self, looks: usize) {
-        self.left = self.left.saturating_sub(looks);
-        self.taken += looks as u64;
-    }
-
-    /// Leaves at most so many.
-    pub(super) fn limit(&mut self, looks: usize) {
-        self.left = self.left.min(looks);
-    }
-
-    pub(super) fn left(&self) -> usize {
-        self.left
-    }
-
-    pub(super) fn is_spent(&self) -> bool {
-        self.left == 0
-    }
-
-    /// Records that were looked at.
-    pub(super) fn taken(&self) -> u64 {
-        self.taken
-    }
-}
-
-/// Why a look-up did not come to its end.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The budget is used up; a later call goes on from what has been indexed by now.
-    Spent,
-    /// The segment is no longer there.
-    Trimmed,
-    /// The segment is there and cannot be read.
-    Damaged(StoreError),
-    Store(StoreError),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::Trimmed { .. } => Self::Trimmed,
-            StoreError::Damaged { .. } => Self::Damaged(error),
-            other => Self::Store(other),
-        }
-    }
 }
 
 impl Index {
