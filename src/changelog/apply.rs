@@ -46,6 +46,9 @@ pub(crate) fn apply(
             lease.clock.set_renewed_by_client(now.mono);
         }
     }
+    if let Some((lease, vouched_ms)) = &decision.prolongs {
+        lease.run_for(now, *vouched_ms);
+    }
     let counts = decision.renews.is_some() && decision.counts;
     for change in decision.changes {
         let record = Arc::new(Record {

@@ -74,7 +74,7 @@ impl Api {
             self.removed(past::unknown(&state.registry, Plan::asks_about(&items)))
                 .await
         } else {
-            Removed::new()
+            Removed::default()
         };
         let mut plan = Plan::of(
             items,
@@ -99,7 +99,7 @@ impl Api {
     /// What the log says of instances of which the registry knows nothing.
     async fn removed(&self, unknown: Vec<Key>) -> Removed {
         if unknown.is_empty() {
-            return Removed::new();
+            return Removed::default();
         }
         let past = self.removals.clone();
         let asked = tokio::task::spawn_blocking(move || past.removals(&unknown));

@@ -6,15 +6,15 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::Registry;
 use super::change::{Change, ChangeKind, HoldEffect, LeaseImage, OverrideEffect};
 use super::command::{Adoption, Context, Decision, Overrides, Reply};
 use super::decide::{duration_ms, first_up, reported_status};
 use super::instance::{ActionType, Instance};
-use super::lease::{Lease, is_vouched};
+use super::lease::{Lease, is_vouched, renewed_for};
 use super::rules::ReplicatedVersion;
 use super::status::{Status, effective};
 use super::version::{self, Version};
+use super::{Recalled, Registry};
 use crate::types::{AppName, InstanceId, Millis};
 
 impl Registry {
@@ -66,35 +66,40 @@ impl Registry {
             };
             // It was cancelled here after it was registered, or ran out and nobody knows better: whoever
             // sent it learns that by a comparison.
-            let stone = self.tombstone(&app, &id).or(adoption.removed.as_ref());
-            if stone.is_some_and(|stone| stone.ends(born, is_vouched)) {
+            let stone = self.tombstone(&app, &id);
+            let recalled = stone.map_or(adoption.recalled, |stone| Recalled::Removed(*stone));
+            if recalled.keeps_out(born, is_vouched) {
                 return Decision::reply(Reply::Done);
             }
             return self.take(sent, registered, vouched_ms, None, context);
         };
         let mine = existing.instance();
+        let known_ms = existing.vouched_ms(context.now.mono);
+        let prolongs =
+            (is_vouched && vouched_ms > known_ms).then(|| (existing.clone(), vouched_ms));
         let order = Version::of(mine)
             .cmp(&Version::of(&sent))
             .then_with(|| version::tie(mine).cmp(&version::tie(&sent)));
         match order {
             Ordering::Greater => Decision::reply(Reply::Conflict(existing.clone())),
             Ordering::Equal => Decision {
-                renews: Some(existing)
-                    .filter(|lease| is_vouched && !lease.is_vouched(context.now.mono))
-                    .cloned(),
+                prolongs,
                 ..Decision::reply(Reply::Done)
             },
             Ordering::Less => {
                 if adoption.overrides == Overrides::Merged {
                     keep_override(existing, &mut sent);
                 }
-                let vouched_ms = vouched_ms.max(existing.vouched_ms(context.now.mono));
-                self.take(sent, registered, vouched_ms, Some(existing), context)
+                let vouched_ms = vouched_ms.max(known_ms);
+                Decision {
+                    prolongs,
+                    ..self.take(sent, registered, vouched_ms, Some(existing), context)
+                }
             }
         }
     }
 
-    /// The state is taken over, with a lease that runs as long as the sender vouches for it.
+    /// The state is taken over. A lease that starts with it runs as long as somebody vouches for it.
     fn take(
         &self,
         mut instance: Instance,
@@ -129,18 +134,13 @@ impl Registry {
         let up_before = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
         let service_up_at = first_up(up_before, instance.status, context);
         let duration_ms = duration_ms(instance.lease.duration_secs);
-        // A renewed lease lives twice as long at most (`Lease::renew`).
-        let ends = context
-            .now
-            .wall
-            .plus(vouched_ms.min(duration_ms.saturating_mul(2)));
         let image = LeaseImage {
             reported,
             duration_ms,
             registered_at: Millis(u64::try_from(registered).unwrap_or(0)),
             service_up_at,
             evicted_at: Millis::ZERO,
-            renewed_at: Millis(ends.since(Millis(duration_ms))),
+            renewed_at: renewed_for(context.now.wall, vouched_ms, duration_ms),
             instance: Arc::new(instance),
         };
         let change = Change {
@@ -156,11 +156,7 @@ impl Registry {
             id,
             visible: true,
         };
-        Decision {
-            changes: vec![change],
-            renews: existing.cloned(),
-            ..Decision::reply(Reply::Done)
-        }
+        Decision::change(change)
     }
 }
 

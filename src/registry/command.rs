@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::registry::Tombstone;
+use crate::registry::Recalled;
 use crate::registry::change::Change;
 use crate::registry::hold::{Hold, HoldKind};
 use crate::registry::instance::Instance;
@@ -84,7 +84,7 @@ pub struct Adoption {
     /// the peer does not say: then it is as good as registered now.
     pub vouched_ms: Option<u64>,
     /// What the log says of its last removal here, where the registry does not remember one.
-    pub removed: Option<Tombstone>,
+    pub recalled: Recalled,
     pub overrides: Overrides,
 }
 
@@ -154,6 +154,8 @@ pub struct Decision {
     pub changes: Vec<Change>,
     /// The lease whose clock the command moves.
     pub renews: Option<Arc<Lease>>,
+    /// The lease that runs for so many ms more, since a peer vouches for that.
+    pub prolongs: Option<(Arc<Lease>, u64)>,
     /// Whether that counts in the renewals of the last minute (`protocol.md` 3.5: an override does
     /// not).
     pub counts: bool,
@@ -174,6 +176,7 @@ impl Decision {
             reply,
             changes: Vec::new(),
             renews: None,
+            prolongs: None,
             counts: false,
         }
     }

@@ -82,10 +82,11 @@ impl Registry {
         );
         instance.action_type = Some(ActionType::Added);
         let registered = self.registration_time(sent, existing, context);
-        // Overrides went with a lease that is known to be gone: a state that says so is later than the
+        // Overrides went with a lease that is known to be cancelled: a state that says so is later than the
         // registration (`outbound::is_untouched`).
-        let is_anew =
-            existing.is_none() && !context.is_replication && self.tombstone(&app, &id).is_some();
+        let is_anew = existing.is_none()
+            && !context.is_replication
+            && self.cancelled_version(&app, &id).is_some();
         instance.last_updated_timestamp = registered.saturating_add(i64::from(is_anew));
 
         let up_before = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
@@ -157,6 +158,7 @@ impl Registry {
             reply: Reply::Done,
             changes: Vec::new(),
             renews: Some(lease.clone()),
+            prolongs: None,
             counts: true,
         };
         if status != instance.status {
@@ -246,7 +248,7 @@ impl Registry {
                 updated: version::told(context.now.wall, cancelled.updated),
                 ..cancelled
             });
-            if cancelled.is_some_and(|cancelled| !registered.is_before_cancel(cancelled)) {
+            if cancelled.is_some_and(|cancelled| !registered.is_before_removal(cancelled)) {
                 return Decision::reply(Reply::Conflict(lease.clone()));
             }
             let mut change = self.removal(ChangeKind::Cancelled, lease, context);

@@ -61,8 +61,8 @@ impl Registry {
     }
 
     /// Evictions are not replicated (`protocol.md` 3.4). A node of our own kind that finds by a
-    /// comparison that a lease ran out elsewhere ends it too, whatever protects leases here: the other
-    /// node saw as much of the client as this one, or more.
+    /// comparison that a lease ran out elsewhere ends it too, whatever protects leases here: no more is
+    /// known of the client here than there.
     pub(super) fn decide_expiry(
         &self,
         app: &AppName,

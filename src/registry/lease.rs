@@ -71,6 +71,15 @@ impl Lease {
         });
     }
 
+    /// Lets the lease run for `vouched_ms` more, as another node vouches for.
+    pub fn run_for(&self, now: Now, vouched_ms: u64) {
+        let duration_ms = self.image.duration_ms;
+        self.clock.set(Now {
+            wall: renewed_for(now.wall, vouched_ms, duration_ms),
+            mono: renewed_for(now.mono, vouched_ms, duration_ms),
+        });
+    }
+
     /// The lease as it is to be stored, with the clock's last renewal.
     pub fn to_image(&self) -> LeaseImage {
         LeaseImage {
@@ -85,6 +94,13 @@ impl Lease {
 /// whose client is silent must not weigh against a node where it is over.
 pub(super) fn is_vouched(vouched_ms: u64, duration_ms: u64) -> bool {
     vouched_ms > duration_ms / 4
+}
+
+/// When a lease was renewed last that runs for so many ms more at `now`; [`LeaseClock::of_change`] finds
+/// its end in it. A renewed lease lives twice as long at most ([`Lease::renew`]).
+pub(super) fn renewed_for(now: Millis, vouched_ms: u64, duration_ms: u64) -> Millis {
+    let ends = now.plus(vouched_ms.min(duration_ms.saturating_mul(2)));
+    Millis(ends.since(Millis(duration_ms)))
 }
 
 /// When a lease was renewed last, on both clocks. Relaxed order is enough: nothing else is
@@ -110,7 +126,7 @@ impl LeaseClock {
 
     /// The clock of a lease that starts with a change at `at` (wall, and `mono` on the other clock).
     /// What the change knows of its last renewal may be older or, as the original counts, lie ahead:
-    /// the lease runs to the same end. One that nobody vouches for any more gets a grace instead.
+    /// the lease runs to the same end ([`renewed_for`]). One that nobody vouches for any more gets a grace instead.
     pub fn of_change(image: &LeaseImage, at: Millis, mono: Millis) -> Self {
         let wall = image.renewed_at;
         let vouched_ms = wall.plus(image.duration_ms).since(at);

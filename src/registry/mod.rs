@@ -40,7 +40,7 @@ use lease::{Lease, LeaseClock};
 use rules::{OverrideScope, Rules};
 use status::Status;
 use tombstones::Tombstones;
-pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Tombstone};
+pub use tombstones::{KEPT_MS as TOMBSTONES_KEPT_MS, Recalled, Tombstone};
 use vips::VipIndex;
 
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};

@@ -24,6 +24,29 @@ pub struct Tombstone {
     pub at: Millis,
 }
 
+/// What is known of the last removal of an instance that the registry remembers none of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recalled {
+    /// There was none.
+    #[default]
+    Nothing,
+    Removed(Tombstone),
+    /// The log could not be asked, or not yet.
+    Unknown,
+}
+
+impl Recalled {
+    /// Whether an instance that is known elsewhere is not taken over: [`Tombstone::ends`]; and as long as
+    /// nobody knows, what nobody vouches for can wait.
+    pub fn keeps_out(&self, registration: Version, is_vouched: bool) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Removed(stone) => stone.ends(registration, is_vouched),
+            Self::Unknown => !is_vouched,
+        }
+    }
+}
+
 impl Tombstone {
     /// What a record leaves behind, if it removes a lease.
     pub fn of(record: &Record) -> Option<Self> {
@@ -37,14 +60,10 @@ impl Tombstone {
     }
 
     /// Whether the removal ends a lease that is known elsewhere, registered in this version
-    /// ([`Version::of_registration`]): a cancel does, of that version; an expiry unless a sign of life that
-    /// only the other node had vouches for the instance (`Lease::is_vouched`).
+    /// ([`Version::of_registration`]): if it is about that version, and, where it ran out, unless a sign of
+    /// life that only the other node had vouches for the instance (`Lease::is_vouched`).
     pub fn ends(&self, registration: Version, is_vouched: bool) -> bool {
-        if self.is_cancelled {
-            registration.is_before_cancel(self.version)
-        } else {
-            !is_vouched && registration.dirty <= self.version.dirty
-        }
+        registration.is_before_removal(self.version) && (self.is_cancelled || !is_vouched)
     }
 }
 

@@ -45,12 +45,12 @@ impl Version {
         }
     }
 
-    /// Whether what was registered in this version is what a cancel in version `cancelled` is about.
+    /// Whether what was registered in this version is what a removal in version `removed` is about.
     /// A newer description is not; nor is a registration at a node that knew of the cancel, which says
     /// so by its time ([`after_cancel`]).
-    pub fn is_before_cancel(self, cancelled: Self) -> bool {
-        let reached = cancelled.updated.saturating_add(CANCEL_REACHES_MS);
-        self.dirty <= cancelled.dirty && self.updated < reached
+    pub fn is_before_removal(self, removed: Self) -> bool {
+        let reached = removed.updated.saturating_add(CANCEL_REACHES_MS);
+        self.dirty <= removed.dirty && self.updated < reached
     }
 }
 

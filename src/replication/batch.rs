@@ -65,7 +65,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a batch; `removed` is what the log says of instances that [`Self::asks_about`]. `renew` answers a heartbeat at once if nothing changes by it; it is asked only
+    /// Plans a batch; `removed` is what the log says of instances that [`Self::asks_about`] and the
+    /// registry does not know. `renew` answers a heartbeat at once if nothing changes by it; it is asked only
     /// as long as nothing before it waits for the log.
     pub fn of(
         items: Vec<BatchItem>,
@@ -210,7 +211,7 @@ fn command_of(
                     instance: instance.into(),
                     registered: times.registration,
                     vouched_ms: times.vouched_ms,
-                    removed: removed.get(&(app, id)).copied(),
+                    recalled: removed.of(&(app, id)),
                     overrides,
                 }),
                 Ok(instance) => Command::Register(instance.into()),

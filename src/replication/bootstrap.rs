@@ -175,7 +175,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
             is_our_kind,
             Overrides::Whole,
             &state.registry,
-            &Removed::new(),
+            &Removed::default(),
         ) {
             Ok(adopting) => commands.extend(adopting),
             Err(_) => refused += 1,

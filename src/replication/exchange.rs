@@ -166,13 +166,13 @@ pub fn adoption(
     let times = draft.lease_times;
     let instance = wire::validate(draft, &app, false)?;
     if is_our_kind {
-        let removed = removed.get(&(instance.app.clone(), instance.id())).copied();
+        let recalled = removed.of(&(instance.app.clone(), instance.id()));
         let instance = instance.into();
         return Ok(vec![Command::Adopt(Adoption {
             instance,
             registered: times.registration,
             vouched_ms: times.vouched_ms,
-            removed,
+            recalled,
             overrides,
         })]);
     }
@@ -410,7 +410,7 @@ mod tests {
                     is_our_kind,
                     Overrides::Merged,
                     &here.registry,
-                    &Removed::new(),
+                    &Removed::default(),
                 );
                 for command in commands.expect("a valid instance") {
                     here.peer(&command);

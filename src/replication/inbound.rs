@@ -294,7 +294,7 @@ mod tests {
 
     impl Past for Forgetful {
         fn removals(&self, _: &[Key]) -> Removed {
-            Removed::new()
+            Removed::default()
         }
     }
 

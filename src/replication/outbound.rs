@@ -378,7 +378,9 @@ impl Happened {
         // version of an override for the version of that.
         let now = lease.instance().overridden_status;
         let has_changed = self.registered_with.is_some_and(|before| before != now);
-        let is_meant = is_our_kind && (has_changed || self.registered == Registered::Anew);
+        // An override from before a cancel went with that.
+        let is_anew = self.registered == Registered::Anew || self.cancelled.is_some();
+        let is_meant = is_our_kind && (has_changed || is_anew);
         items.extend(state_of(lease, state, self.was_overridden || is_meant));
         items
     }

@@ -3,7 +3,7 @@
 //! them back to everybody. So what is neither here nor in that memory is looked up in the log, which
 //! remembers for as long as it is kept.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -13,18 +13,49 @@ use super::outbound::Key;
 use crate::changelog::ChangeLog;
 use crate::history::index::{Budget, Index, Stop};
 use crate::registry::change::Record;
-use crate::registry::{Registry, Tombstone};
+use crate::registry::{Recalled, Registry, Tombstone};
 use crate::types::Lsn;
 
-/// Records that are read at most for one question, where the index has still to be made.
+/// Looks into the log and its index for one question; after so many nothing more is looked for, and no
+/// further piece of the index is made.
 const LOOKS: usize = 50_000;
 
-/// Removals by instance.
-pub type Removed = HashMap<Key, Tombstone>;
+/// What the log says of instances.
+#[derive(Clone, Debug, Default)]
+pub struct Removed {
+    stones: HashMap<Key, Tombstone>,
+    /// Of these it could not be asked.
+    unknown: HashSet<Key>,
+}
+
+impl Removed {
+    /// Of none of these the log could be asked.
+    #[cfg(test)]
+    pub(crate) fn unknown(keys: &[Key]) -> Self {
+        Self {
+            unknown: keys.iter().cloned().collect(),
+            ..Self::default()
+        }
+    }
+
+    pub fn of(&self, key: &Key) -> Recalled {
+        match self.stones.get(key) {
+            Some(stone) => Recalled::Removed(*stone),
+            None if self.unknown.contains(key) => Recalled::Unknown,
+            None => Recalled::Nothing,
+        }
+    }
+}
+
+impl Extend<(Key, Tombstone)> for Removed {
+    fn extend<T: IntoIterator<Item = (Key, Tombstone)>>(&mut self, stones: T) {
+        self.stones.extend(stones);
+    }
+}
 
 /// A memory of removals that is not bounded by time.
 pub trait Past: Send + Sync + Debug {
-    /// Those of `keys` whose last change was their removal. Waits for the disk.
+    /// What became of `keys`: whether their last change was their removal. Waits for the disk.
     fn removals(&self, keys: &[Key]) -> Removed;
 }
 
@@ -33,7 +64,11 @@ pub fn unknown(registry: &Registry, keys: impl IntoIterator<Item = Key>) -> Vec<
     let is_unknown = |(app, id): &Key| {
         registry.lease(app.as_str(), id.as_str()).is_none() && registry.tombstone(app, id).is_none()
     };
-    keys.into_iter().filter(is_unknown).collect()
+    let mut seen = HashSet::new();
+    keys.into_iter()
+        .filter(is_unknown)
+        .filter(|key| seen.insert(key.clone()))
+        .collect()
 }
 
 /// What the log says about the instances of which the registry knows nothing. Waits for the disk.
@@ -44,7 +79,7 @@ pub fn removals(
 ) -> Removed {
     let unknown = unknown(registry, keys);
     if unknown.is_empty() {
-        Removed::new()
+        Removed::default()
     } else {
         past.removals(&unknown)
     }
@@ -55,20 +90,25 @@ pub fn removals(
 pub struct LogPast {
     log: Arc<ChangeLog>,
     index: Arc<Index>,
+    looks: usize,
 }
 
 impl LogPast {
     pub fn new(log: Arc<ChangeLog>, index: Arc<Index>) -> Self {
-        Self { log, index }
+        Self {
+            log,
+            index,
+            looks: LOOKS,
+        }
     }
 }
 
 impl Past for LogPast {
     fn removals(&self, keys: &[Key]) -> Removed {
         let reader = self.log.reader();
-        let mut budget = Budget::new(LOOKS);
-        let mut removed = Removed::new();
-        for (app, id) in keys {
+        let mut budget = Budget::new(self.looks);
+        let mut removed = Removed::default();
+        for (done, (app, id)) in keys.iter().enumerate() {
             let place = (app, id, Lsn(u64::MAX));
             // A change without a lease is about an override or a hold alone.
             let is_of_lease = |record: &Record| record.change.lease.is_some();
@@ -78,12 +118,13 @@ impl Past for LogPast {
                     removed.extend(stone.map(|stone| ((app.clone(), id.clone()), stone)));
                 }
                 Err(Stop::Trimmed | Stop::Damaged(_)) => {}
-                Err(Stop::Spent) => {
-                    debug!("the index of the history is not ready to say what was removed");
-                    break;
-                }
-                Err(Stop::Store(error)) => {
-                    warn!(%error, "the log cannot say what was removed: {error}");
+                Err(stop) => {
+                    if let Stop::Store(error) = stop {
+                        warn!(%error, "the log cannot say what was removed: {error}");
+                    } else {
+                        debug!("the log was not asked about all that was removed");
+                    }
+                    removed.unknown.extend(keys[done..].iter().cloned());
                     break;
                 }
             }
@@ -131,15 +172,41 @@ mod tests {
         let past = LogPast::new(rig.log.clone(), Arc::new(Index::new(None)));
         let keys = ["gone", "again", "there", "word", "never"].map(key);
         let removed = past.removals(&keys);
-        let mut ids: Vec<&str> = removed.keys().map(|(_, id)| id.as_str()).collect();
-        ids.sort_unstable();
-        assert_eq!(ids, ["gone", "word"]);
         let remembered = rig.log.snapshot();
-        for id in ["gone", "word"] {
+        for (id, is_removed) in [
+            ("gone", true),
+            ("word", true),
+            ("again", false),
+            ("there", false),
+            ("never", false),
+        ] {
             let (app, id) = key(id);
-            let stone = remembered.registry.tombstone(&app, &id);
-            assert_eq!(removed.get(&(app, id)), stone, "as the registry has it");
+            let stone = remembered.registry.tombstone(&app, &id).copied();
+            let expected = stone.map_or(Recalled::Nothing, Recalled::Removed);
+            assert_eq!(stone.is_some(), is_removed);
+            assert_eq!(removed.of(&(app, id)), expected, "as the registry has it");
         }
+    }
+
+    #[tokio::test]
+    async fn what_there_was_no_time_to_look_for_is_not_called_new() {
+        let rig = Rig::sync();
+        for id in ["a", "b", "c"] {
+            rig.client(register(id)).await.expect("it is stored");
+            rig.client(cancel("SHOP", id)).await.expect("it is stored");
+        }
+        let mut past = LogPast::new(rig.log.clone(), Arc::new(Index::new(None)));
+        let keys = ["a", "b", "c"].map(key);
+        // Made once, the index is there for the next question.
+        assert!(matches!(
+            past.removals(&keys).of(&keys[2]),
+            Recalled::Removed(_)
+        ));
+        past.looks = 2;
+        let removed = past.removals(&keys);
+        assert!(matches!(removed.of(&keys[0]), Recalled::Removed(_)));
+        assert_eq!(removed.of(&keys[1]), Recalled::Unknown);
+        assert_eq!(removed.of(&keys[2]), Recalled::Unknown);
     }
 
     #[tokio::test]

@@ -19,8 +19,11 @@ use super::past::{self, Past, Removed};
 use super::portion::{Portion, Range};
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
-use crate::registry::{Application, Registry, Tombstone};
+use crate::registry::{Application, Recalled, Registry, Tombstone};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
+
+/// Leases that ran out elsewhere and end here without a look at what that node has left.
+const EXPIRED_AT_ONCE: usize = 20;
 
 /// A lease in one version: what a digest of renewals says instead of its names.
 pub fn fingerprint(lease: &Lease) -> u64 {
@@ -149,6 +152,9 @@ pub struct AppView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comparison {
     pub apps: BTreeMap<String, AppView>,
+    /// Leases of the asking side, in all.
+    #[serde(default)]
+    pub leases: u64,
     /// What is known of holds, where they differ.
     #[serde(default)]
     pub holds: Option<Vec<Told>>,
@@ -166,7 +172,11 @@ impl Comparison {
             .iter()
             .any(|portion| portion.app == holds::NAME)
             .then(|| holds::all(registry));
-        Self { apps, holds }
+        Self {
+            apps,
+            leases: registry.len(),
+            holds,
+        }
     }
 }
 
@@ -269,8 +279,9 @@ pub fn compare(registry: &Registry, theirs: &Comparison, past: &dyn Past, now: M
                 continue;
             }
             let registered = Version::of_registration(&lease.image);
-            let stone = gone.get(id.as_str()).map(|gone| stone_of(gone));
-            match judge(stone.as_ref(), registered, lease.is_vouched(now)) {
+            let gone = gone.get(id.as_str());
+            let recalled = gone.map_or(Recalled::Nothing, |gone| recalled_of(gone));
+            match judge(recalled, registered, lease.is_vouched(now)) {
                 Verdict::Cancelled(version) => {
                     repairs.cancelled_there.push((app.clone(), id, version));
                 }
@@ -278,9 +289,12 @@ pub fn compare(registry: &Registry, theirs: &Comparison, past: &dyn Past, now: M
                     repairs.expired_there.push((app.clone(), id, version));
                 }
                 Verdict::Lives => repairs.ours_newer.push((app.clone(), id)),
+                Verdict::Open => {}
             }
         }
     }
+    believe(&mut repairs.expired_there, theirs.leases);
+    believe(&mut repairs.expired_here, registry.len());
     repairs
 }
 
@@ -297,11 +311,13 @@ fn compare_one(
             dirty: their.registered.0,
             updated: their.registered.1,
         };
-        let stone = registry.tombstone(app, &id).or_else(|| removed.get(&key));
-        match judge(stone, registered, their.vouched) {
+        let stone = registry.tombstone(app, &id);
+        let recalled = stone.map_or_else(|| removed.of(&key), |stone| Recalled::Removed(*stone));
+        match judge(recalled, registered, their.vouched) {
             Verdict::Cancelled(version) => repairs.cancelled_here.push((app.clone(), id, version)),
             Verdict::Expired(version) => repairs.expired_here.push((app.clone(), id, version)),
             Verdict::Lives => repairs.wanted.push(key),
+            Verdict::Open => {}
         }
         return;
     };
@@ -328,25 +344,39 @@ enum Verdict {
     /// It ran out on the side without it, and nobody vouches for it on the other.
     Expired(Version),
     Lives,
+    /// The log could not be asked: the next comparison finds it again.
+    Open,
 }
 
-fn judge(stone: Option<&Tombstone>, registered: Version, is_vouched: bool) -> Verdict {
-    match stone.filter(|stone| stone.ends(registered, is_vouched)) {
-        Some(stone) if stone.is_cancelled => Verdict::Cancelled(stone.version),
-        Some(stone) => Verdict::Expired(stone.version),
-        None => Verdict::Lives,
+fn judge(recalled: Recalled, registered: Version, is_vouched: bool) -> Verdict {
+    if !recalled.keeps_out(registered, is_vouched) {
+        return Verdict::Lives;
+    }
+    match recalled {
+        Recalled::Removed(stone) if stone.is_cancelled => Verdict::Cancelled(stone.version),
+        Recalled::Removed(stone) => Verdict::Expired(stone.version),
+        Recalled::Nothing | Recalled::Unknown => Verdict::Open,
     }
 }
 
-fn stone_of(gone: &Gone) -> Tombstone {
-    Tombstone {
+/// A node that lost more than it has left is not believed at once: it may have been cut off from
+/// everybody, and this one may have been started only now, so that nobody vouches for anything yet.
+/// Renewals, and the end of the grace, tell who lives.
+fn believe(expired: &mut Vec<(AppName, InstanceId, Version)>, left: u64) {
+    if expired.len() > EXPIRED_AT_ONCE && expired.len() as u64 > left {
+        expired.clear();
+    }
+}
+
+fn recalled_of(gone: &Gone) -> Recalled {
+    Recalled::Removed(Tombstone {
         version: Version {
             dirty: gone.dirty,
             updated: gone.updated,
         },
         is_cancelled: gone.cancelled,
         at: Millis::ZERO,
-    }
+    })
 }
 
 /// The digests of a registry, computed once per position of the log.

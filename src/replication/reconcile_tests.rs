@@ -20,7 +20,7 @@ fn state(scene: &Scene) -> Command {
         instance: lease.instance().clone(),
         registered: i64::try_from(lease.image.registered_at.0).expect("a time"),
         vouched_ms: Some(lease.vouched_ms(scene.now.mono)),
-        removed: None,
+        recalled: Recalled::Nothing,
         overrides: Overrides::Whole,
     })
 }
@@ -31,7 +31,7 @@ struct Forgetful;
 
 impl Past for Forgetful {
     fn removals(&self, _: &[(AppName, InstanceId)]) -> Removed {
-        Removed::new()
+        Removed::default()
     }
 }
 
@@ -221,6 +221,78 @@ fn only_what_lies_in_the_range_of_a_question_is_compared() {
     assert_eq!(found(Some("2"), Some("3")), ("3".to_owned(), 0));
     assert_eq!(found(Some("3"), None), ("5".to_owned(), 1));
     assert_eq!(found(None, None), ("1235".to_owned(), 1));
+}
+
+#[test]
+fn what_ran_out_long_before_a_registration_says_nothing_of_it() {
+    let (mut mine, mut theirs) = expired_there(true);
+    for scene in [&mut mine, &mut theirs] {
+        scene.pass(700_000);
+    }
+    // The client keeps its dirty timestamp; then this node is restarted.
+    mine.register(instance("SHOP", "1"));
+    mine.lease("SHOP", "1").clock.restart(mine.now.mono);
+    assert_eq!(found(&mine, &theirs).ours_newer, [key()]);
+    assert_eq!(found(&theirs, &mine).wanted, [key()]);
+}
+
+#[test]
+fn a_node_that_lost_more_than_it_has_left_is_not_believed_at_once() {
+    for left in [5, EXPIRED_AT_ONCE + 10] {
+        let rules = Rules::default();
+        let (mut mine, mut theirs) = (Scene::new(&rules), Scene::new(&rules));
+        for id in 0..=EXPIRED_AT_ONCE {
+            for scene in [&mut mine, &mut theirs] {
+                scene.register(instance("SHOP", &id.to_string()));
+            }
+        }
+        for scene in [&mut mine, &mut theirs] {
+            scene.pass(200_000);
+        }
+        // It was cut off from everybody, with self-preservation off.
+        theirs.evict(0.0, 1);
+        for id in 0..left {
+            for scene in [&mut mine, &mut theirs] {
+                scene.register(instance("OTHER", &id.to_string()));
+            }
+        }
+        // And this one has just started.
+        for lease in mine.registry.leases() {
+            lease.clock.restart(mine.now.mono);
+        }
+        let ended = if left > EXPIRED_AT_ONCE {
+            EXPIRED_AT_ONCE + 1
+        } else {
+            0
+        };
+        let repairs = found(&mine, &theirs);
+        assert_eq!(repairs.expired_there.len(), ended, "{left}");
+        assert_eq!(repairs.len(), ended, "nor is it brought back there");
+        assert_eq!(found(&theirs, &mine).expired_here.len(), ended, "{left}");
+    }
+}
+
+#[test]
+fn what_the_log_cannot_be_asked_about_waits_unless_it_is_known_to_live() {
+    #[derive(Debug)]
+    struct Silent;
+    impl Past for Silent {
+        fn removals(&self, keys: &[(AppName, InstanceId)]) -> Removed {
+            Removed::unknown(keys)
+        }
+    }
+    let mine = Scene::new(&Rules::default());
+    let (theirs, _) = pair();
+    for is_grace in [false, true] {
+        if is_grace {
+            theirs.lease("SHOP", "1").clock.restart(theirs.now.mono);
+        }
+        let names = [Portion::whole("SHOP")];
+        let question = Comparison::of(&theirs.registry, &names, theirs.now.mono);
+        let repairs = compare(&mine.registry, &question, &Silent, mine.now.mono);
+        assert_eq!(repairs.wanted.is_empty(), is_grace);
+        assert_eq!(repairs.is_empty(), is_grace);
+    }
 }
 
 #[test]

@@ -86,14 +86,19 @@ impl PeerTask {
                     }
                 }
                 (Next::Ask(_), None) => {}
-                // Nothing is left to tell, or there is nobody to hear it.
-                (Next::Wait(_), _) if self.context.finish.is_cancelled() => self.stop.cancel(),
+                // Nothing is left to tell. Who does not answer is tried until the node stops waiting.
+                (Next::Wait(_), _)
+                    if self.context.finish.is_cancelled() && !sender.is_failing() =>
+                {
+                    self.stop.cancel();
+                }
                 (Next::Wait(until), _) => {
                     let pause = until.since(self.context.clock.now().mono).min(60_000);
+                    let finish = &self.context.finish;
                     tokio::select! {
                         biased;
                         () = self.stop.cancelled() => {}
-                        () = self.context.finish.cancelled() => {}
+                        () = finish.cancelled(), if !finish.is_cancelled() => {}
                         () = tokio::time::sleep(Duration::from_millis(pause)) => {}
                         changed = moved.changed(), if !sender.is_failing() => {
                             if changed.is_err() {
@@ -357,7 +362,7 @@ impl PeerTask {
         let app = draft.app.to_string();
         let state = self.context.log.snapshot();
         // It is the answer to an instance that is here, or was a moment ago.
-        let (registry, removed) = (&state.registry, Removed::new());
+        let (registry, removed) = (&state.registry, Removed::default());
         exchange::adoption(draft, is_our_kind, Overrides::Merged, registry, &removed)
             .unwrap_or_else(|refusal| {
                 warn!(

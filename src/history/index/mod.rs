@@ -195,11 +195,16 @@ impl Index {
             if segment.first >= below {
                 continue;
             }
+            if budget.is_spent() {
+                return Err(Stop::Spent);
+            }
+            budget.take(1);
             let places = self.places(reader, segment, key, budget)?;
             let lsns = places
                 .iter()
                 .map(|place| Lsn(segment.first.0 + u64::from(*place)));
             for lsn in lsns.rev().filter(|lsn| *lsn < below) {
+                budget.take(1);
                 let found = reader.read(lsn, 1, 1)?.into_iter().next();
                 // Another instance may have the same hash.
                 let is_it = |found: &Arc<Record>| {

@@ -1,6 +1,7 @@
 //! States that nodes of our own kind tell each other: the newer one stays.
 
 use super::*;
+use crate::registry::Recalled;
 use crate::registry::command::{Adoption, Overrides};
 use crate::registry::version::Version;
 
@@ -13,7 +14,7 @@ fn state(scene: &Scene, overrides: Overrides) -> Command {
         instance: lease.instance().clone(),
         registered: shown(lease.image.registered_at.0),
         vouched_ms: Some(lease.vouched_ms(scene.now.mono)),
-        removed: None,
+        recalled: Recalled::Nothing,
         overrides,
     })
 }
@@ -217,7 +218,10 @@ fn an_expiry_elsewhere_ends_only_what_nobody_vouches_for() {
     let expire = |dirty| Command::Expire {
         app: AppName::new("SHOP"),
         id: InstanceId::new("1"),
-        version: Version { dirty, updated: 0 },
+        version: Version {
+            dirty,
+            updated: shown(START),
+        },
     };
     let mut scene = Scene::new(&Rules::default());
     assert_eq!(scene.peer(&expire(100)), Said::NotFound);
@@ -229,4 +233,64 @@ fn an_expiry_elsewhere_ends_only_what_nobody_vouches_for() {
     assert!(!scene.has("SHOP", "1"));
     let last = scene.log.last().expect("a record");
     assert_eq!(last.change.kind, ChangeKind::Evicted);
+}
+
+#[test]
+fn an_operators_word_outlives_an_eviction_on_another_node() {
+    let (mut first, mut second) = expired();
+    first.renew("SHOP", "1");
+    assert_eq!(first.client(&set("SHOP", "1", OUT, None)), Said::Done);
+    // The client fails over to the node that has evicted it, and that has never heard of the override.
+    second.register(version(200, instance("SHOP", "1")));
+    assert_eq!(first.peer(&state(&second, Overrides::Merged)), Said::Done);
+    assert_eq!(first.override_of("SHOP", "1"), Some(OUT));
+    let lease = second.lease("SHOP", "1");
+    assert!(
+        crate::replication::outbound::is_untouched(&lease.image),
+        "it is told as a description alone"
+    );
+}
+
+#[test]
+fn a_state_that_is_taken_over_lets_a_lease_run_as_long_as_the_sender_vouches_and_no_longer() {
+    let (mut first, mut second) = pair();
+    for scene in [&mut first, &mut second] {
+        scene.pass(60_000);
+    }
+    let left = |scene: &Scene| scene.lease("SHOP", "1").remaining_ms(scene.now.mono);
+    // It was renewed there.
+    first.renew("SHOP", "1");
+    first.pass(10_000);
+    second.pass(10_000);
+    assert_eq!(second.peer(&state(&first, Overrides::Whole)), Said::Done);
+    assert_eq!(left(&second), 80_000);
+    // An override keeps the lease's clock: the dead do not live longer by it.
+    first.client(&set("SHOP", "1", OUT, None));
+    for scene in [&mut first, &mut second] {
+        scene.pass(79_000);
+    }
+    assert_eq!(second.peer(&state(&first, Overrides::Whole)), Said::Done);
+    assert_eq!(second.override_of("SHOP", "1"), Some(OUT));
+    assert_eq!(
+        left(&first),
+        11_000,
+        "the word renewed it where it was said"
+    );
+    assert_eq!(left(&second), 1_000);
+    assert!(!second.lease("SHOP", "1").is_vouched(second.now.mono));
+}
+
+#[test]
+fn as_long_as_the_log_cannot_be_asked_only_those_that_live_are_taken_over() {
+    let (first, _) = pair();
+    for (vouched_ms, is_taken) in [(Some(0), false), (Some(60_000), true), (None, true)] {
+        let Command::Adopt(mut adoption) = state(&first, Overrides::Whole) else {
+            panic!("it is a state");
+        };
+        adoption.vouched_ms = vouched_ms;
+        adoption.recalled = Recalled::Unknown;
+        let mut third = Scene::new(&Rules::default());
+        assert_eq!(third.peer(&Command::Adopt(adoption)), Said::Done);
+        assert_eq!(third.has("SHOP", "1"), is_taken, "{vouched_ms:?}");
+    }
 }

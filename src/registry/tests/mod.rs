@@ -112,6 +112,9 @@ impl Scene {
             lease.renew(self.now, self.registry.rules().lease_expiry);
             self.renewals += u64::from(decision.counts);
         }
+        if let Some((lease, vouched_ms)) = &decision.prolongs {
+            lease.run_for(self.now, *vouched_ms);
+        }
         for change in decision.changes {
             let record = Arc::new(Record {
                 lsn: self.registry.lsn().next(),

@@ -28,8 +28,6 @@ pub(crate) struct Model {
     overrides: Vec<(AppName, InstanceId, Status)>,
     /// What the server cancelled: its version, and when it said that was.
     cancelled: Vec<(AppName, InstanceId, i64, i64)>,
-    /// What it evicted.
-    evicted: Vec<(AppName, InstanceId)>,
 }
 
 impl Model {
@@ -39,7 +37,6 @@ impl Model {
             entries: Vec::new(),
             overrides: Vec::new(),
             cancelled: Vec::new(),
-            evicted: Vec::new(),
         }
     }
 
@@ -181,13 +178,11 @@ impl Model {
             });
         let was_cancelled = self.cancelled.iter().any(|stone| of_this(&stone));
         info.last_updated_timestamp = replaced.into_iter().chain(cancelled).max().unwrap_or(0);
-        let was_removed = was_cancelled || self.evicted.contains(&(app.clone(), id.clone()));
         self.cancelled.retain(|(a, i, ..)| *a != app || *i != id);
-        self.evicted.retain(|(a, i)| *a != app || *i != id);
         info.touch(ActionType::Added, now);
         let updated = u64::try_from(info.last_updated_timestamp).expect("a time of a test");
         // It says that the override of the one before is gone.
-        info.last_updated_timestamp += i64::from(was_removed && !peer);
+        info.last_updated_timestamp += i64::from(was_cancelled && !peer);
         let entry = Entry {
             instance: info,
             reported: reported.unwrap_or(said),
@@ -411,7 +406,6 @@ impl Model {
             self.cancel(app, id, context.now);
             // What expired is not remembered as cancelled.
             self.cancelled.pop();
-            self.evicted.push((app.clone(), id.clone()));
         }
         Said::Evicted(expired.min(size - kept), expired)
     }

@@ -315,7 +315,7 @@ impl World {
                     is_ours,
                     Overrides::Merged,
                     registry,
-                    &Removed::new(),
+                    &Removed::default(),
                 )
                 .expect("an instance"),
                 Effect::Repair {

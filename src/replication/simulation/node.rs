@@ -478,7 +478,9 @@ impl Past for DurablePast<'_> {
             let record = self.0.iter().rev().find(is_it)?;
             Some(((app.clone(), id.clone()), Tombstone::of(record)?))
         };
-        keys.iter().filter_map(last).collect()
+        let mut removed = Removed::default();
+        removed.extend(keys.iter().filter_map(last));
+        removed
     }
 }
 
