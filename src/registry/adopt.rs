@@ -60,10 +60,7 @@ impl Registry {
         let vouched_ms = adoption.vouched_ms.unwrap_or(duration_ms);
         let is_vouched = is_vouched(vouched_ms, duration_ms);
         let Some(existing) = self.lease(app.as_str(), id.as_str()) else {
-            let born = Version {
-                dirty: sent.last_dirty_timestamp,
-                updated: registered.min(sent.last_updated_timestamp),
-            };
+            let born = Version::of(&sent).as_registered(registered);
             // It was cancelled here after it was registered, or ran out and nobody knows better: whoever
             // sent it learns that by a comparison.
             let stone = self.tombstone(&app, &id);

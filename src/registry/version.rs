@@ -38,10 +38,14 @@ impl Version {
     /// The version that a cancel has to reach: that of the registration. What operators do to an
     /// instance afterwards does not keep it from being cancelled.
     pub fn of_registration(image: &LeaseImage) -> Self {
-        let registered = wall(image.registered_at);
+        Self::of(&image.instance).as_registered(wall(image.registered_at))
+    }
+
+    /// The version that was registered at this time, of one that may have been changed since.
+    pub(super) fn as_registered(self, registered: i64) -> Self {
         Self {
-            dirty: image.instance.last_dirty_timestamp,
-            updated: image.instance.last_updated_timestamp.min(registered),
+            updated: self.updated.min(registered),
+            ..self
         }
     }
 

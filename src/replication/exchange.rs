@@ -207,27 +207,15 @@ pub fn repairs(
     let registry = with.registry;
     // Holds first: they decide what becomes of the states behind them.
     let mut commands = holds::news(registry, &found.holds);
-    for (app, id, dirty, updated) in &found.cancelled {
-        let version = Version {
-            dirty: *dirty,
-            updated: *updated,
-        };
-        commands.push(Command::Cancel {
-            app: AppName::new(app),
-            id: InstanceId::new(id),
-            version: Some(version),
-        });
-    }
-    for (app, id, dirty, updated) in &found.expired {
-        commands.push(Command::Expire {
-            app: AppName::new(app),
-            id: InstanceId::new(id),
-            version: Version {
-                dirty: *dirty,
-                updated: *updated,
-            },
-        });
-    }
+    let ended = |(app, id, dirty, updated): &(String, String, i64, i64)| {
+        let (dirty, updated) = (*dirty, *updated);
+        let version = Version { dirty, updated };
+        (AppName::new(app), InstanceId::new(id), version)
+    };
+    commands.extend(reconcile::endings(
+        found.cancelled.iter().map(ended),
+        found.expired.iter().map(ended),
+    ));
     let Some(list) = &found.newer else {
         return (commands, 0);
     };

@@ -181,17 +181,10 @@ pub fn compare(
         commands = holds::news(&state.registry, theirs);
         answer.holds = holds::all(&state.registry);
     }
-    let cancels = repairs
-        .cancelled_there
-        .into_iter()
-        .map(|(app, id, version)| Command::Cancel {
-            app,
-            id,
-            version: Some(version),
-        });
-    commands.extend(cancels);
-    let expiries = repairs.expired_there.into_iter();
-    commands.extend(expiries.map(|(app, id, version)| Command::Expire { app, id, version }));
+    commands.extend(reconcile::endings(
+        repairs.cancelled_there,
+        repairs.expired_there,
+    ));
     (answer, commands)
 }
 

@@ -17,6 +17,7 @@ use siphasher::sip::SipHasher13;
 use super::holds::{self, Told};
 use super::past::{self, Past, Removed};
 use super::portion::{Portion, Range};
+use crate::registry::command::Command;
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
 use crate::registry::{Application, Recalled, Registry, Tombstone};
@@ -216,6 +217,27 @@ fn listed(lease: &Lease, now: Millis) -> Listed {
     }
 }
 
+/// An instance that ended on one side, in which version.
+pub type Ended = (AppName, InstanceId, Version);
+
+/// The commands that end here what was cancelled or ran out on the other side.
+pub fn endings(
+    cancelled: impl IntoIterator<Item = Ended>,
+    expired: impl IntoIterator<Item = Ended>,
+) -> impl Iterator<Item = Command> {
+    let cancels = cancelled
+        .into_iter()
+        .map(|(app, id, version)| Command::Cancel {
+            app,
+            id,
+            version: Some(version),
+        });
+    let expiries = expired
+        .into_iter()
+        .map(|(app, id, version)| Command::Expire { app, id, version });
+    cancels.chain(expiries)
+}
+
 /// What has to happen so that both sides agree, seen from the side that was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repairs {
@@ -224,13 +246,13 @@ pub struct Repairs {
     /// They should have ours.
     pub ours_newer: Vec<(AppName, InstanceId)>,
     /// They should cancel what we cancelled.
-    pub cancelled_here: Vec<(AppName, InstanceId, Version)>,
+    pub cancelled_here: Vec<Ended>,
     /// We should cancel what they cancelled.
-    pub cancelled_there: Vec<(AppName, InstanceId, Version)>,
+    pub cancelled_there: Vec<Ended>,
     /// They should end what ran out here.
-    pub expired_here: Vec<(AppName, InstanceId, Version)>,
+    pub expired_here: Vec<Ended>,
     /// We should end what ran out there.
-    pub expired_there: Vec<(AppName, InstanceId, Version)>,
+    pub expired_there: Vec<Ended>,
 }
 
 impl Repairs {
@@ -362,7 +384,7 @@ fn judge(recalled: Recalled, registered: Version, is_vouched: bool) -> Verdict {
 /// A node that lost more than it has left is not believed at once: it may have been cut off from
 /// everybody, and this one may have been started only now, so that nobody vouches for anything yet.
 /// Renewals, and the end of the grace, tell who lives.
-fn believe(expired: &mut Vec<(AppName, InstanceId, Version)>, left: u64) {
+fn believe(expired: &mut Vec<Ended>, left: u64) {
     if expired.len() > EXPIRED_AT_ONCE && expired.len() as u64 > left {
         expired.clear();
     }
