@@ -1,4 +1,12 @@
-//! The body of a request within its bounds.
+//! The body of a request within its bounds: its length, the time that it takes to come, and the memory
+//! that all bodies take together ([`Budget`]).
+//!
+//! A body is charged for what has come of it, not for what it may become: who says that much will follow,
+//! or does not say how much (chunked, as Java clients and peers send), and then sends little, keeps nobody
+//! else out. It begins with a small share and takes more, twice as much each time, before it goes on
+//! reading; a compressed one goes on so while it is unpacked. Hence bodies may hold memory and wait for
+//! more, each for the others. Nobody waits for longer than the time that a body may take: the one that
+//! has waited for the longest is refused then, and what it held is the others'.
 
 use std::io::Read;
 use std::num::NonZero;
@@ -6,17 +14,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use bytes::buf::Reader;
+use bytes::{Buf, Bytes};
+use flate2::read::MultiGzDecoder;
+use http_body_util::BodyExt;
 use hyper::header::CONTENT_ENCODING;
 use hyper::{HeaderMap, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::request::text;
 
 /// Reads bodies within bounds.
 #[derive(Clone, Debug)]
 pub(super) struct BodyReader {
+    /// How long a body may take to come, with what it waits for memory.
     pub timeout: Duration,
     pub accept_gzip: bool,
     /// Memory that bodies in flight may take together.
@@ -24,8 +36,8 @@ pub(super) struct BodyReader {
     pub decoding: Decoding,
 }
 
-/// Memory for bodies. Small ones have a share of their own, so that a flood of large ones, or of
-/// announcements of them, does not hold up registrations and real batches.
+/// Memory for bodies. Small ones have a pool of their own, so that a flood of large ones does not hold up
+/// registrations and real batches. What becomes large moves from the one to the other.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     small: Pool,
@@ -45,6 +57,9 @@ impl Pool {
 impl Budget {
     /// Longest body that is small, bytes: more than 250 registrations of some size come to.
     const SMALL_MAX: usize = 1 << 20;
+    /// What a body begins with, bytes: most registrations, and little enough that as many connections as
+    /// there may be (8192 unless configured) leave half of the pool free if they send no more.
+    const FIRST: usize = 2 << 10;
 
     pub(super) fn of(small_kib: usize, large_kib: usize) -> Self {
         Self {
@@ -53,16 +68,73 @@ impl Budget {
         }
     }
 
-    /// Where a body of so many bytes is to ask, and for how many kibibytes. One that is longer than all
-    /// of it, as the configuration may allow, is read when no other is.
-    fn of_body(&self, bytes: usize) -> (Arc<Semaphore>, u32) {
+    /// Where a body of so many bytes has its share, and how many kibibytes that is. One that is longer than
+    /// all of it, as the configuration may allow, is read when no other is.
+    fn of_body(&self, bytes: usize) -> (&Arc<Semaphore>, usize) {
         let Pool(pool, all) = if bytes <= Self::SMALL_MAX {
             &self.small
         } else {
             &self.large
         };
-        let kibibytes = (bytes / 1024 + 1).min(*all);
-        (pool.clone(), u32::try_from(kibibytes).unwrap_or(u32::MAX))
+        (pool, bytes.div_ceil(1024).clamp(1, *all))
+    }
+}
+
+/// What one body has of the [`Budget`]; given back when it is dropped.
+#[derive(Debug)]
+struct Share {
+    budget: Budget,
+    /// When the wait for more is over.
+    deadline: Instant,
+    /// Bytes that it is good for.
+    bytes: usize,
+    held: OwnedSemaphorePermit,
+}
+
+impl Share {
+    /// # Errors
+    /// 503 if there is not that much until `deadline`.
+    async fn of(budget: &Budget, deadline: Instant, bytes: usize) -> Result<Self, BodyRefused> {
+        let (pool, kib) = budget.of_body(bytes);
+        Ok(Self {
+            budget: budget.clone(),
+            deadline,
+            bytes,
+            held: acquire(pool, kib, deadline).await?,
+        })
+    }
+
+    /// Makes it good for so many bytes. What moves to the other pool keeps what it has until it has all of
+    /// it there.
+    ///
+    /// # Errors
+    /// 503 if there is not that much in time.
+    async fn grow(&mut self, bytes: usize) -> Result<(), BodyRefused> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        let (pool, kib) = self.budget.of_body(bytes);
+        if Arc::ptr_eq(pool, self.held.semaphore()) {
+            let more = kib.saturating_sub(self.held.num_permits());
+            self.held.merge(acquire(pool, more, self.deadline).await?);
+        } else {
+            self.held = acquire(pool, kib, self.deadline).await?;
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+async fn acquire(
+    pool: &Arc<Semaphore>,
+    kib: usize,
+    deadline: Instant,
+) -> Result<OwnedSemaphorePermit, BodyRefused> {
+    let kib = u32::try_from(kib).unwrap_or(u32::MAX);
+    let wait = pool.clone().acquire_many_owned(kib);
+    match tokio::time::timeout_at(deadline, wait).await {
+        Ok(Ok(held)) => Ok(held),
+        Ok(Err(_)) | Err(_) => Err(BodyRefused(StatusCode::SERVICE_UNAVAILABLE)),
     }
 }
 
@@ -107,7 +179,7 @@ pub(super) struct BodyRefused(pub StatusCode);
 #[derive(Debug)]
 pub(super) struct ReadBody {
     pub bytes: Bytes,
-    _share: OwnedSemaphorePermit,
+    _share: Share,
 }
 
 impl BodyReader {
@@ -115,7 +187,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// 413 if it is larger, 408 if it does not come in time, 400 if it is cut off or not what its
-    /// encoding says, 503 if too many bodies are in flight.
+    /// encoding says, 503 if other bodies have the memory that it needs.
     pub(super) async fn read(
         &self,
         headers: &HeaderMap,
@@ -132,90 +204,128 @@ impl BodyReader {
             _ if !self.accept_gzip => false,
             _ => return Err(BodyRefused(StatusCode::UNSUPPORTED_MEDIA_TYPE)),
         };
-        let announced = http_body::Body::size_hint(&body).exact();
-        let expected = match announced {
+        let most = match http_body::Body::size_hint(&body).exact() {
             Some(length) if length > limit as u64 => {
                 return Err(BodyRefused(StatusCode::PAYLOAD_TOO_LARGE));
             }
-            Some(length) if !is_gzip => usize::try_from(length).unwrap_or(limit),
-            _ => limit,
+            Some(length) => usize::try_from(length).unwrap_or(limit),
+            None => limit,
         };
-        let share = self.share(expected).await?;
-        let collected = tokio::time::timeout(self.timeout, Limited::new(body, limit).collect())
-            .await
-            .map_err(|_| BodyRefused(StatusCode::REQUEST_TIMEOUT))?
-            .map_err(|error| {
-                BodyRefused(if error.is::<LengthLimitError>() {
-                    StatusCode::PAYLOAD_TOO_LARGE
-                } else {
-                    StatusCode::BAD_REQUEST
-                })
-            })?
-            .to_bytes();
+        let deadline = Instant::now() + self.timeout;
+        let mut share = Share::of(&self.budget, deadline, most.min(Budget::FIRST)).await?;
+        let received = receive(body, most, limit, &mut share).await?;
         let bytes = if is_gzip {
-            // However short it is, it may become as long as the limit.
-            let unzipped = self
-                .decoding
-                .of(limit, move || unzip(&collected, limit))
-                .await;
-            unzipped.unwrap_or(Err(BodyRefused(StatusCode::BAD_REQUEST)))?
+            self.unzip(received, limit, &mut share).await?
         } else {
-            collected
+            received
         };
         Ok(ReadBody {
-            bytes,
+            bytes: bytes.into(),
             _share: share,
         })
     }
 
-    async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, BodyRefused> {
-        let (pool, kibibytes) = self.budget.of_body(bytes);
-        let wait = pool.acquire_many_owned(kibibytes);
-        match tokio::time::timeout(self.timeout, wait).await {
-            Ok(Ok(share)) => Ok(share),
-            Ok(Err(_)) | Err(_) => Err(BodyRefused(StatusCode::SERVICE_UNAVAILABLE)),
+    /// Unpacks in rounds, each of them as far as the share is good for.
+    async fn unzip(
+        &self,
+        packed: Vec<u8>,
+        limit: usize,
+        share: &mut Share,
+    ) -> Result<Vec<u8>, BodyRefused> {
+        let packed_len = packed.len();
+        let mut unzip = Unzip::new(packed);
+        let mut room = Unzip::FIRST;
+        loop {
+            // The byte beyond the limit tells that there is more.
+            let until = room.min(limit + 1);
+            let bytes = packed_len + until;
+            share.grow(bytes).await?;
+            let round = self.decoding.of(bytes, move || unzip.until(until)).await;
+            match round.unwrap_or(Err(BodyRefused(StatusCode::BAD_REQUEST)))? {
+                // Less than there was room for: within the limit.
+                Round::Ended(text) => return Ok(text),
+                Round::Full(_) if until > limit => {
+                    return Err(BodyRefused(StatusCode::PAYLOAD_TOO_LARGE));
+                }
+                Round::Full(so_far) => unzip = so_far,
+            }
+            room = room.saturating_mul(2);
         }
     }
 }
 
-fn unzip(packed: &[u8], limit: usize) -> Result<Bytes, BodyRefused> {
-    let mut text = Vec::new();
-    let mut decoder = flate2::read::MultiGzDecoder::new(packed).take(limit as u64 + 1);
-    decoder
-        .read_to_end(&mut text)
-        .map_err(|_| BodyRefused(StatusCode::BAD_REQUEST))?;
-    if text.len() > limit {
-        return Err(BodyRefused(StatusCode::PAYLOAD_TOO_LARGE));
+/// The body as it comes: at most `limit` bytes, probably no more than `most`.
+async fn receive(
+    mut body: Body,
+    most: usize,
+    limit: usize,
+    share: &mut Share,
+) -> Result<Vec<u8>, BodyRefused> {
+    let mut received = Vec::new();
+    loop {
+        let frame = tokio::time::timeout_at(share.deadline, body.frame())
+            .await
+            .map_err(|_| BodyRefused(StatusCode::REQUEST_TIMEOUT))?;
+        let Some(frame) = frame else {
+            return Ok(received);
+        };
+        let frame = frame.map_err(|_| BodyRefused(StatusCode::BAD_REQUEST))?;
+        // Trailers mean nothing here.
+        let Ok(piece) = frame.into_data() else {
+            continue;
+        };
+        let length = received.len() + piece.len();
+        if length > limit {
+            return Err(BodyRefused(StatusCode::PAYLOAD_TOO_LARGE));
+        }
+        if length > share.bytes {
+            let twice = share.bytes.saturating_mul(2).min(most);
+            share.grow(length.max(twice)).await?;
+        }
+        received.extend_from_slice(&piece);
     }
-    Ok(text.into())
+}
+
+/// A compressed body on its way to what it says.
+struct Unzip {
+    from: MultiGzDecoder<Reader<Bytes>>,
+    text: Vec<u8>,
+}
+
+/// What a round of unpacking came to.
+enum Round {
+    /// All of it.
+    Ended(Vec<u8>),
+    /// There is no room for more, if there is more.
+    Full(Unzip),
+}
+
+impl Unzip {
+    /// Room of the first round, bytes.
+    const FIRST: usize = 64 << 10;
+
+    fn new(packed: Vec<u8>) -> Self {
+        Self {
+            from: MultiGzDecoder::new(Bytes::from(packed).reader()),
+            text: Vec::new(),
+        }
+    }
+
+    /// Goes on until there are so many bytes.
+    fn until(mut self, bytes: usize) -> Result<Round, BodyRefused> {
+        let room = bytes.saturating_sub(self.text.len());
+        let read = (&mut self.from)
+            .take(room as u64)
+            .read_to_end(&mut self.text)
+            .map_err(|_| BodyRefused(StatusCode::BAD_REQUEST))?;
+        Ok(if read < room {
+            Round::Ended(self.text)
+        } else {
+            Round::Full(self)
+        })
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn large_bodies_leave_room_for_small_ones_and_none_is_too_large_to_be_read_alone() {
-        let budget = Budget::of(4 << 10, 20 << 10);
-        let mut held = Vec::new();
-        for bytes in [10 << 20, 1 << 30] {
-            let (pool, kibibytes) = budget.of_body(bytes);
-            held.extend(pool.try_acquire_many_owned(kibibytes).ok());
-            let (pool, kibibytes) = budget.of_body(1 << 20);
-            assert!(pool.try_acquire_many(kibibytes).is_ok(), "{bytes}");
-        }
-        assert_eq!(held.len(), 1, "the second has to wait");
-        held.clear();
-        let (pool, kibibytes) = budget.of_body(1 << 30);
-        assert!(pool.try_acquire_many(kibibytes).is_ok());
-    }
-
-    #[tokio::test]
-    async fn long_bodies_are_read_on_threads_of_their_own_and_short_ones_on_the_spot() {
-        let decoding = Decoding::default();
-        let here = std::thread::current().id();
-        let thread = |bytes| decoding.of(bytes, || std::thread::current().id());
-        assert_eq!(thread(64 << 10).await, Some(here));
-        assert!(thread((64 << 10) + 1).await.is_some_and(|id| id != here));
-    }
-}
+#[path = "body_tests.rs"]
+mod tests;

@@ -52,7 +52,8 @@ use metrics::Scraper;
 use path::{PathRules, Route};
 use traffic::{Asked, Traffic};
 
-/// Memory that request bodies in flight may take together, KiB: those up to 1 MiB, and longer ones.
+/// Memory that request bodies in flight may take together, KiB: those of which up to 1 MiB has come, and
+/// longer ones.
 const BODY_BUDGET_KIB: (usize, usize) = (32 * 1024, 96 * 1024);
 
 static X_EUREKA_ACCEPT: HeaderName = HeaderName::from_static("x-eureka-accept");
