@@ -241,13 +241,12 @@ impl BodyReader {
             let bytes = packed_len + until;
             share.grow(bytes).await?;
             let round = self.decoding.of(bytes, move || unzip.until(until)).await;
-            match round.unwrap_or(Err(BodyRefused(StatusCode::BAD_REQUEST)))? {
-                // Less than there was room for: within the limit.
-                Round::Ended(text) => return Ok(text),
-                Round::Full(_) if until > limit => {
-                    return Err(BodyRefused(StatusCode::PAYLOAD_TOO_LARGE));
-                }
-                Round::Full(so_far) => unzip = so_far,
+            unzip = round.unwrap_or(Err(BodyRefused(StatusCode::BAD_REQUEST)))?;
+            if unzip.text.len() < until {
+                return Ok(unzip.text);
+            }
+            if until > limit {
+                return Err(BodyRefused(StatusCode::PAYLOAD_TOO_LARGE));
             }
             room = room.saturating_mul(2);
         }
@@ -292,14 +291,6 @@ struct Unzip {
     text: Vec<u8>,
 }
 
-/// What a round of unpacking came to.
-enum Round {
-    /// All of it.
-    Ended(Vec<u8>),
-    /// There is no room for more, if there is more.
-    Full(Unzip),
-}
-
 impl Unzip {
     /// Room of the first round, bytes.
     const FIRST: usize = 64 << 10;
@@ -311,18 +302,14 @@ impl Unzip {
         }
     }
 
-    /// Goes on until there are so many bytes.
-    fn until(mut self, bytes: usize) -> Result<Round, BodyRefused> {
+    /// Goes on until there are so many bytes; fewer if that is all.
+    fn until(mut self, bytes: usize) -> Result<Self, BodyRefused> {
         let room = bytes.saturating_sub(self.text.len());
-        let read = (&mut self.from)
+        (&mut self.from)
             .take(room as u64)
             .read_to_end(&mut self.text)
             .map_err(|_| BodyRefused(StatusCode::BAD_REQUEST))?;
-        Ok(if read < room {
-            Round::Ended(self.text)
-        } else {
-            Round::Full(self)
-        })
+        Ok(self)
     }
 }
 
