@@ -9,7 +9,8 @@ use hyper::header::CONTENT_TYPE;
 use tracing::debug;
 
 use super::answer::{self, Answer};
-use super::request::{self, BodyRefused};
+use super::body::BodyRefused;
+use super::request;
 use super::{Api, Head};
 use crate::changelog::Request;
 use crate::registry::change::Origin;

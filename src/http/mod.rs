@@ -7,6 +7,7 @@
 mod answer;
 mod batch;
 mod between;
+mod body;
 mod lease;
 mod metrics;
 mod own;
@@ -46,12 +47,13 @@ use crate::types::Millis;
 use crate::wire::accept;
 use crate::wire::{Detail, Dialect, Limits};
 use answer::Answer;
+use body::{BodyReader, Budget, Decoding};
 use metrics::Scraper;
 use path::{PathRules, Route};
-use request::{BodyReader, Budget, Decoding};
 use traffic::{Asked, Traffic};
 
-/// Memory that request bodies in flight may take together, KiB: those up to 1 MiB, and longer ones.
+/// Memory that request bodies in flight may take together, KiB: those of which up to 1 MiB has come, and
+/// longer ones.
 const BODY_BUDGET_KIB: (usize, usize) = (32 * 1024, 96 * 1024);
 
 static X_EUREKA_ACCEPT: HeaderName = HeaderName::from_static("x-eureka-accept");

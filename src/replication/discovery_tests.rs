@@ -112,6 +112,11 @@ pub(super) async fn arrives(node: &Node, id: &str) {
         .unwrap_or_else(|_| panic!("{id} does not arrive"));
 }
 
+/// Names as the system knows them.
+pub(super) fn system_dns() -> Dns {
+    Dns::new(&[], Arc::new(SystemClock::new()))
+}
+
 /// The peers that a node's status names, once they are as wanted.
 async fn has_peers(node: &Node, wanted: &[String]) {
     let identity = Identity {
@@ -119,7 +124,7 @@ async fn has_peers(node: &Node, wanted: &[String]) {
         boot: "1".to_owned(),
     };
     let tls = TlsClient::without_roots().unwrap();
-    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, Dns::new(&[]), &tls);
+    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, system_dns(), &tls);
     let url = format!("http://{}/eureka/", node.address());
     let url = ServiceUrl::parse(&url).unwrap();
     let mut every = tokio::time::interval(Duration::from_millis(20));

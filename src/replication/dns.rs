@@ -6,7 +6,9 @@
 //! when the time to live is over. Addresses come from the system's own resolver, which knows
 //! `/etc/hosts`; only if servers are configured (`eurekad.dns-servers`) these are asked for addresses
 //! too. For connections the addresses that a host had last are kept, and used when DNS does not answer or
-//! not soon enough.
+//! not soon enough; not for longer than a minute once the answer is that there is no such name
+//! ([`super::kept`]). The system's resolver does not tell that from a failure, so where it has no
+//! addresses, the servers of `/etc/resolv.conf` are asked why.
 
 use std::future::Future;
 use std::io;
@@ -32,6 +34,7 @@ use hickory_resolver::system_conf::parse_resolv_conf;
 use hyper_util::client::legacy::connect::dns::Name;
 
 use super::kept::KeptAddresses;
+use crate::clock::Clock;
 
 /// How long a look-up may take, retries included.
 pub(crate) const LOOK_UP_MAX: Duration = Duration::from_secs(5);
@@ -103,15 +106,19 @@ pub(crate) struct Dns {
     within: Duration,
     /// For connections.
     kept: Arc<KeptAddresses>,
+    clock: Arc<dyn Clock>,
 }
 
 impl Dns {
-    pub(crate) fn new(servers: &[SocketAddr]) -> Self {
+    /// `servers` are asked instead of the system's, if there are any; `clock` says how long a name has been
+    /// gone.
+    pub(crate) fn new(servers: &[SocketAddr], clock: Arc<dyn Clock>) -> Self {
         Self {
             servers: servers.into(),
             system: Arc::new(SystemServers::of("/etc/resolv.conf".into())),
             within: LOOK_UP_MAX,
             kept: Arc::default(),
+            clock,
         }
     }
 
@@ -184,6 +191,25 @@ impl Dns {
         }
         Ok(Found { records, ttl: None })
     }
+
+    /// The addresses of a host at the servers.
+    async fn server_addresses(&self, host: &str) -> Result<Found<IpAddr>, LookUpError> {
+        let address = |data: &RData| data.ip_addr().into_iter().collect();
+        match self.ask(host, RecordType::A, address).await {
+            Err(LookUpError::Nobody) => self.ask(host, RecordType::AAAA, address).await,
+            answer => answer,
+        }
+    }
+
+    /// Why the system's resolver has no addresses of a host: it knows more sources than DNS, and its `error`
+    /// does not say whether there is no such name or nobody could be asked. What servers have for the name
+    /// is not what the system would connect to.
+    async fn explained(&self, host: &str, error: LookUpError) -> LookUpError {
+        match self.server_addresses(host).await {
+            Err(LookUpError::Nobody) => LookUpError::Nobody,
+            Ok(_) | Err(_) => error,
+        }
+    }
 }
 
 /// The servers that the system asks. The file is small and on a local disk; what it says is kept as
@@ -221,14 +247,13 @@ impl SystemServers {
 
 impl Names for Dns {
     async fn addresses(&self, host: &str) -> Result<Found<IpAddr>, LookUpError> {
-        if self.servers.is_empty() {
-            return self.bounded(Self::system_addresses(host)).await;
-        }
-        let address = |data: &RData| data.ip_addr().into_iter().collect();
         self.bounded(async {
-            match self.ask(host, RecordType::A, address).await {
-                Err(LookUpError::Nobody) => self.ask(host, RecordType::AAAA, address).await,
-                answer => answer,
+            if !self.servers.is_empty() {
+                return self.server_addresses(host).await;
+            }
+            match Self::system_addresses(host).await {
+                Err(error) => Err(self.explained(host, error).await),
+                found => found,
             }
         })
         .await
@@ -307,7 +332,8 @@ fn found<T>(answer: &Lookup, read: impl Fn(&RData) -> Vec<T>) -> Result<Found<T>
 
 impl Dns {
     /// The addresses to connect to: those that are found, or, if that fails or takes too long, those that
-    /// were found last. The look-up goes on by itself then, so that its end is heard of.
+    /// were found last, unless the name has been gone for a while. The look-up goes on by itself then, so
+    /// that its end is heard of.
     async fn ways_to(&self, host: String) -> Result<Vec<IpAddr>, LookUpError> {
         let kept = match self.kept.ask(&host) {
             // Another connection waits for it already.
@@ -324,16 +350,19 @@ impl Dns {
                 .await
                 .unwrap_or_else(|error| Err(LookUpError::Failed(error.to_string())))
                 .map(|found| found.records);
-            dns.kept.take(&host, found.as_deref());
-            found
+            let now = dns.clock.now().mono;
+            let is_known = dns.kept.take(&host, found.as_deref(), now);
+            (found, is_known)
         });
         let Some(kept) = kept else {
             // It fails only when the runtime goes down.
-            return look_up.await.unwrap_or(Err(LookUpError::Nobody));
+            let ended = look_up.await;
+            return ended.map_or(Err(LookUpError::Nobody), |(found, _)| found);
         };
         let ended = tokio::time::timeout(CONNECTION_WAITS, look_up).await;
         match ended {
-            Ok(Ok(Ok(found))) => Ok(found),
+            Ok(Ok((Ok(found), _))) => Ok(found),
+            Ok(Ok((Err(error), false))) => Err(error),
             Ok(_) | Err(_) => Ok(kept),
         }
     }

@@ -2,10 +2,11 @@
 
 use super::super::dns_server::{A, AAAA, CNAME, Reply, SRV, Server, TXT, a, aaaa, name, srv, txt};
 use super::*;
+use crate::clock::{ManualClock, SystemClock};
 
 async fn server() -> (Server, Dns) {
     let server = Server::start().await;
-    let dns = Dns::new(&[server.address()]);
+    let dns = Dns::new(&[server.address()], Arc::new(ManualClock::at(0)));
     (server, dns)
 }
 
@@ -164,7 +165,7 @@ async fn a_second_server_answers_where_the_first_is_gone() {
         let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
         socket.local_addr().unwrap()
     };
-    let dns = Dns::new(&[gone, server.address()]);
+    let dns = Dns::new(&[gone, server.address()], Arc::new(SystemClock::new()));
     assert!(dns.addresses("a.test").await.is_ok());
 }
 
@@ -182,7 +183,7 @@ async fn the_systems_configuration_is_read_again_when_it_changes() {
     let (server, _) = server().await;
     server.records("a.test", TXT, 5, &[txt(&["x"])]);
     let dir = tempfile::tempdir().unwrap();
-    let mut dns = Dns::new(&[]).within(Duration::from_millis(300));
+    let mut dns = Dns::new(&[], Arc::new(SystemClock::new())).within(Duration::from_millis(300));
     dns.system = Arc::new(SystemServers::of(dir.path().join("resolv.conf")));
     let error = dns.texts("a.test").await.unwrap_err();
     assert!(error.to_string().contains("resolv.conf"), "{error}");
@@ -200,7 +201,10 @@ async fn the_systems_configuration_is_read_again_when_it_changes() {
 
 #[tokio::test]
 async fn without_servers_addresses_are_the_systems() {
-    let found = Dns::new(&[]).addresses("localhost").await.unwrap();
+    let found = Dns::new(&[], Arc::new(SystemClock::new()))
+        .addresses("localhost")
+        .await
+        .unwrap();
     assert!(found.records.iter().all(IpAddr::is_loopback), "{found:?}");
     assert_eq!(found.ttl, None);
 }
@@ -237,4 +241,66 @@ async fn connections_go_where_they_went_while_dns_does_not_answer() {
         }
     };
     tokio::time::timeout(seconds(60), later).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_that_is_gone_loses_its_addresses_after_a_minute() {
+    let server = Server::start().await;
+    let clock = Arc::new(ManualClock::at(0));
+    let dns = Dns::new(&[server.address()], clock.clone()).within(seconds(60));
+    let first = [ip("10.0.0.1")];
+    server.records("eureka.test", A, 1, &[a([10, 0, 0, 1])]);
+    assert_eq!(ways(&dns).await.unwrap(), first);
+    // As long as an outage may take.
+    server.set("eureka.test", A, Reply::ServFail);
+    for _ in 0..2 {
+        assert_eq!(ways(&dns).await.unwrap(), first);
+        clock.advance(3_600_000);
+    }
+    server.set("eureka.test", A, Reply::NoData);
+    assert_eq!(ways(&dns).await.unwrap(), first);
+    // A step of the wall clock is not time.
+    clock.step_wall(1 << 40);
+    assert_eq!(ways(&dns).await.unwrap(), first);
+    // An answer that takes long, on a machine with much else to do, counts from the next time on.
+    let forgotten = async {
+        while ways(&dns).await.is_ok() {
+            clock.advance(60_000);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(seconds(60), forgotten).await.unwrap();
+    assert_eq!(ways(&dns).await, Err(LookUpError::Nobody));
+    server.records("eureka.test", A, 1, &[a([10, 0, 0, 1])]);
+    assert_eq!(ways(&dns).await.unwrap(), first);
+}
+
+#[tokio::test]
+async fn a_failure_of_the_systems_resolver_is_nobody_only_if_its_servers_say_so() {
+    let server = Server::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("resolv.conf");
+    std::fs::write(&path, "as it was").unwrap();
+    let mut dns = Dns::new(&[], Arc::new(SystemClock::new()));
+    // The file has no word for the port of a server.
+    let config = ResolverConfig::from_name_servers(vec![name_server(&server.address())]);
+    let read = (b"as it was".to_vec(), config, ResolverOpts::default());
+    dns.system = Arc::new(SystemServers {
+        path,
+        last: Mutex::new(Some(read)),
+    });
+    server.set("broken.test", A, Reply::ServFail);
+    server.records("known.test", A, 1, &[a([10, 0, 0, 1])]);
+    let failure = LookUpError::Failed("of the system".to_owned());
+    for (name, meaning) in [
+        ("gone.test", LookUpError::Nobody),
+        ("broken.test", failure.clone()),
+        ("known.test", failure.clone()),
+    ] {
+        assert_eq!(
+            dns.explained(name, failure.clone()).await,
+            meaning,
+            "{name}"
+        );
+    }
 }

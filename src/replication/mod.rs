@@ -137,7 +137,7 @@ pub fn start(
     stop: &CancellationToken,
 ) {
     let peers = parts.config.peers.clone();
-    let dns = Dns::new(&peers.dns_servers);
+    let dns = Dns::new(&peers.dns_servers, parts.clock.clone());
     let mut membership = Membership::new(&peers, dns.clone());
     let now = parts.clock.now();
     let context = Arc::new(Context {

@@ -6,8 +6,7 @@ use hyper::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::discovery_tests::{PATIENCE, node_with, register};
-use super::dns::Dns;
+use super::discovery_tests::{PATIENCE, node_with, register, system_dns};
 use super::transport::{Identity, Transport};
 use crate::config::ServiceUrl;
 use crate::node::Node;
@@ -45,7 +44,7 @@ async fn figure(node: &Node, name: &str) -> u64 {
         boot: "1".to_owned(),
     };
     let tls = TlsClient::without_roots().unwrap();
-    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, Dns::new(&[]), &tls);
+    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, system_dns(), &tls);
     let url = ServiceUrl::parse(&format!("http://{}/", node.address())).unwrap();
     let sent = client.send(&url, Method::GET, "metrics", "", Vec::new(), PATIENCE);
     let text = String::from_utf8_lossy(&sent.await.unwrap().body).into_owned();

@@ -21,8 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::discovery_tests::{PATIENCE, arrives, node_with, register};
-use super::dns::Dns;
+use super::discovery_tests::{PATIENCE, arrives, node_with, register, system_dns};
 use super::sender::Failure;
 use super::transport::{Answer, Identity, Transport};
 use crate::config::ServiceUrl;
@@ -156,7 +155,7 @@ async fn ask(url: &str, tls: &TlsClient) -> Result<Answer, Failure> {
         node_id: "test".to_owned(),
         boot: "1".to_owned(),
     };
-    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, Dns::new(&[]), tls);
+    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, system_dns(), tls);
     let url = ServiceUrl::parse(url).unwrap();
     client
         .send(&url, Method::GET, "status", "", Vec::new(), PATIENCE)
@@ -399,7 +398,7 @@ async fn ask_health(url: &str, tls: &TlsClient) -> String {
         node_id: "test".to_owned(),
         boot: "1".to_owned(),
     };
-    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, Dns::new(&[]), tls);
+    let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, system_dns(), tls);
     let url = ServiceUrl::parse(url.trim_end_matches("health/")).unwrap();
     let sent = client.send(&url, Method::GET, "health", "", Vec::new(), PATIENCE);
     String::from_utf8_lossy(&sent.await.unwrap().body).into_owned()
