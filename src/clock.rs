@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::types::{Millis, Now};
+use crate::types::{Millis, Now, millis};
 
 /// A source of both clocks.
 pub trait Clock: Send + Sync + Debug {
@@ -54,7 +54,7 @@ impl Clock for SystemClock {
         // One hour is added so that "an hour ago" is still a moment of the monotonic clock.
         let mono = self.started.elapsed().as_millis() + 3_600_000;
         Now {
-            wall: Millis(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
+            wall: Millis(millis(wall)),
             mono: Millis(u64::try_from(mono).unwrap_or(u64::MAX)),
         }
     }

@@ -28,7 +28,7 @@ use crate::replication::{self, ReadsGate};
 use crate::store::{self, Durability, OnDamage, Opened, Progress, StoreError, StoreOptions};
 use crate::timers::Timers;
 use crate::tls::TlsClient;
-use crate::types::Millis;
+use crate::types::{Millis, millis};
 
 /// Connections that may wait in the system for a place.
 const BACKLOG: u32 = 1024;
@@ -428,8 +428,4 @@ fn protection_of(config: &Config) -> Settings {
         expected_client_renewal_interval_secs: registry.expected_client_renewal_interval.as_secs(),
         max_protection_ms: millis(registry.max_protection_time),
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -19,7 +19,7 @@ use crate::registry::command::{Command, Eviction, Reply};
 use crate::registry::hold::HoldKind;
 use crate::registry::self_preservation;
 use crate::store::base_spacing;
-use crate::types::{Lsn, Millis};
+use crate::types::{Lsn, Millis, millis};
 
 /// Length of the bucket that renewals are counted in.
 const RENEWAL_BUCKET: Duration = Duration::from_mins(1);
@@ -262,10 +262,6 @@ async fn checkpoint(timers: Arc<Timers>, stop: CancellationToken) {
         }
         last_at = now.mono;
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::wire::{InstanceView, LeaseTimes};
 /// A lease as clients see it: with the clock's last renewal.
 pub fn view_of<'a>(lease: &'a Lease, own_instance_id: &str) -> InstanceView<'a> {
     let mut view = view_of_image(&lease.image, own_instance_id);
-    view.times.last_renewal = shown(lease.clock.renewed_wall());
+    view.times.last_renewal = lease.clock.renewed_wall().signed();
     view
 }
 
@@ -29,16 +29,12 @@ pub fn view_of_image<'a>(image: &'a LeaseImage, own_instance_id: &str) -> Instan
     InstanceView {
         instance,
         times: LeaseTimes {
-            registration: shown(image.registered_at),
-            last_renewal: shown(image.renewed_at),
-            eviction: shown(image.evicted_at),
-            service_up: shown(image.service_up_at),
+            registration: image.registered_at.signed(),
+            last_renewal: image.renewed_at.signed(),
+            eviction: image.evicted_at.signed(),
+            service_up: image.service_up_at.signed(),
             vouched_ms: None,
         },
         is_coordinating: instance.id().as_str() == own_instance_id,
     }
-}
-
-fn shown(time: Millis) -> i64 {
-    i64::try_from(time.0).unwrap_or(i64::MAX)
 }

@@ -134,14 +134,13 @@ fn stored_registry(
 }
 
 fn view(image: &LeaseImage) -> InstanceView<'_> {
-    let ms = |time: Millis| i64::try_from(time.0).unwrap_or(i64::MAX);
     InstanceView {
         instance: &image.instance,
         times: LeaseTimes {
-            registration: ms(image.registered_at),
-            last_renewal: ms(image.renewed_at),
-            eviction: ms(image.evicted_at),
-            service_up: ms(image.service_up_at),
+            registration: image.registered_at.signed(),
+            last_renewal: image.renewed_at.signed(),
+            eviction: image.evicted_at.signed(),
+            service_up: image.service_up_at.signed(),
             vouched_ms: None,
         },
         is_coordinating: false,
@@ -345,7 +344,7 @@ async fn served_history(
     let call = Call::get(target).accept("application/json, application/problem+json;q=0.1");
     let body = client.ask(call).await?.document().await?;
     let now = super::offline::now();
-    let now_ms = i64::try_from(now.0).unwrap_or(i64::MAX);
+    let now_ms = now.signed();
     let listed = decode_applications(&body, &Limits::default(), now_ms)
         .map_err(|error| Failure::refused(format!("the registry cannot be read: {error}")))?;
     let mut state = Checkpoint {

@@ -219,7 +219,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 fn parse(bytes: &[u8]) -> Result<Contents, Failure> {
     let text = bytes.trim_ascii_start();
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
-    let now_ms = i64::try_from(offline::now().0).unwrap_or(i64::MAX);
+    let now_ms = offline::now().signed();
     let limits = Limits::default();
     let refused =
         |error: wire::DecodeError| Failure::usage(format!("the file cannot be read: {error}"));

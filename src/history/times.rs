@@ -115,7 +115,7 @@ fn shown(text: &str) -> String {
 
 /// RFC 3339 in UTC with milliseconds. Moments beyond the year 9999 are shown as its end.
 pub fn format(at: Millis) -> String {
-    let ms = i64::try_from(at.0).unwrap_or(i64::MAX);
+    let ms = at.signed();
     let stamp = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
     format!("{stamp:.3}")
 }

@@ -42,7 +42,7 @@ impl Api {
                 return self.body_refused(refused, request_type, head);
             }
         };
-        let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
+        let now = self.clock.now().wall.signed();
         let (bytes, decoder, limits) = (body.bytes.clone(), self.decoder, self.limits);
         let decode =
             move || decode_batch(&request_type.utf8(&bytes, decoder), decoder, &limits, now);

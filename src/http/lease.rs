@@ -58,7 +58,7 @@ impl Api {
             Ok(body) => body,
             Err(refused) => return self.body_refused(refused, request_type, head),
         };
-        let now = i64::try_from(self.clock.now().wall.0).unwrap_or(i64::MAX);
+        let now = self.clock.now().wall.signed();
         let format = request_type.format;
         let (bytes, decoder, limits) = (body.bytes.clone(), self.decoder, self.limits);
         let decode = move || {

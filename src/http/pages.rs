@@ -208,10 +208,8 @@ impl Api {
                 .filter(|r| wanted(r.change.kind))
                 .take(LAST_N)
             {
-                let time = jiff::Timestamp::from_millisecond(
-                    i64::try_from(record.at.0).unwrap_or(i64::MAX),
-                )
-                .unwrap_or_default();
+                let time =
+                    jiff::Timestamp::from_millisecond(record.at.signed()).unwrap_or_default();
                 let lease = format!("{}({})", record.change.app, record.change.id);
                 let _ = write!(
                     rows,

@@ -32,7 +32,7 @@ impl Registry {
         let made = if context.is_replication && keeps {
             version::told(now, sent.last_updated_timestamp)
         } else {
-            version::wall(now)
+            now.signed()
         };
         let replaced = existing.map(|lease| lease.instance().last_updated_timestamp);
         let cancelled = self.cancelled_version(&sent.app, &sent.id());

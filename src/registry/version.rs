@@ -38,7 +38,7 @@ impl Version {
     /// The version that a cancel has to reach: that of the registration. What operators do to an
     /// instance afterwards does not keep it from being cancelled.
     pub fn of_registration(image: &LeaseImage) -> Self {
-        Self::of(&image.instance).as_registered(wall(image.registered_at))
+        Self::of(&image.instance).as_registered(image.registered_at.signed())
     }
 
     /// The version that was registered at this time, of one that may have been changed since.
@@ -60,7 +60,7 @@ impl Version {
 
 /// The time of a change at `now` to what was changed at `previous` before.
 pub(super) fn after(now: Millis, previous: i64) -> i64 {
-    wall(now).max(previous.saturating_add(1))
+    now.signed().max(previous.saturating_add(1))
 }
 
 /// The earliest time of a registration of version `dirty` after a cancel that is known. Clients that keep
@@ -78,13 +78,9 @@ pub(super) fn after_cancel(dirty: i64, cancelled: Version) -> i64 {
 /// The time of a change that a peer made, within bounds. 0 means that it did not say.
 pub(super) fn told(now: Millis, theirs: i64) -> i64 {
     if theirs <= 0 {
-        return wall(now);
+        return now.signed();
     }
-    theirs.min(wall(now).saturating_add(AHEAD_MAX_MS))
-}
-
-pub(super) fn wall(time: Millis) -> i64 {
-    i64::try_from(time.0).unwrap_or(i64::MAX)
+    theirs.min(now.signed().saturating_add(AHEAD_MAX_MS))
 }
 
 /// What is compared between two states of the same version: an order that all nodes share. An

@@ -149,7 +149,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     }
     let is_our_kind = answer.identity().is_some();
     let is_copying = answer.headers.contains_key(&COPYING);
-    let now = i64::try_from(context.clock.now().wall.0).unwrap_or(i64::MAX);
+    let now = context.clock.now().wall.signed();
     let list = match wire::decode_applications(&answer.body, &config.limits.of_decoders(), now) {
         Ok(list) => list,
         Err(error) => {

@@ -227,7 +227,7 @@ pub fn state_of(lease: &Arc<Lease>, state: &Registry, has_override: bool) -> Vec
 /// Whether nothing has happened to it since it was registered: then its node may not have heard of an
 /// override that holds elsewhere.
 pub fn is_untouched(image: &LeaseImage) -> bool {
-    let registered = i64::try_from(image.registered_at.0).unwrap_or(i64::MAX);
+    let registered = image.registered_at.signed();
     image.instance.last_updated_timestamp <= registered
 }
 

@@ -17,7 +17,7 @@ use crate::registry::instance::Instance;
 
 /// Registers, renews at the configured interval, and cancels when the node leaves.
 pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, leave: CancellationToken) {
-    let started = i64::try_from(context.clock.now().wall.0).unwrap_or(i64::MAX);
+    let started = context.clock.now().wall.signed();
     let own = crate::own_instance::describe(&config.instance, started);
     let (app, id) = (own.app.clone(), own.id());
     register(&context, own.clone()).await;

@@ -212,7 +212,7 @@ impl PeerTask {
         if matches!(ask, Ask::Probe) && kind != *sender.kind() {
             info!(peer.url = %self.name, kind = ?kind, "replicating to {}", self.name);
         }
-        let now = i64::try_from(self.context.clock.now().wall.0).unwrap_or(i64::MAX);
+        let now = self.context.clock.now().wall.signed();
         let (context, ask) = (self.context.clone(), ask.clone());
         let compared = sender.compared().map(str::to_owned);
         let from = kind.clone();
@@ -309,7 +309,7 @@ impl PeerTask {
                     self.context
                         .states
                         .update(&self.name, |state| state.repaired += differed as u64);
-                    let wall = i64::try_from(now.wall.0).unwrap_or(i64::MAX);
+                    let wall = now.wall.signed();
                     let context = self.context.clone();
                     let repairs = tokio::task::spawn_blocking(move || {
                         let with = Repairing {

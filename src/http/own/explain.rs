@@ -16,7 +16,7 @@ use crate::registry::lease::Lease;
 use crate::registry::self_preservation;
 use crate::replication::state::PeerState;
 use crate::store::StoreError;
-use crate::types::{AppName, InstanceId, Lsn, Now};
+use crate::types::{AppName, InstanceId, Lsn, Now, millis};
 
 /// Changes of the instance that are looked at for those that explain it.
 const ENTRIES: usize = 500;
@@ -73,8 +73,7 @@ impl Api {
                 released: false,
             }),
             protection: self.protection(registry),
-            eviction_interval_ms: u64::try_from(self.config.registry.eviction_interval.as_millis())
-                .unwrap_or(u64::MAX),
+            eviction_interval_ms: millis(self.config.registry.eviction_interval),
             peers: self
                 .peers
                 .all()

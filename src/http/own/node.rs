@@ -8,7 +8,7 @@ use crate::history::times;
 use crate::http::Api;
 use crate::http::pages::{peer_facts, store_facts, store_words};
 use crate::replication::state::PeerState;
-use crate::types::Millis;
+use crate::types::{Millis, millis};
 
 impl Api {
     pub(super) async fn node(&self) -> Answered {
@@ -63,8 +63,4 @@ impl Api {
         };
         peers.into_iter().map(tell).collect()
     }
-}
-
-fn millis(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
