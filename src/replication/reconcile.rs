@@ -23,9 +23,6 @@ use crate::registry::version::Version;
 use crate::registry::{Application, Recalled, Registry, Tombstone};
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
-/// Leases that ran out elsewhere and end here without a look at what that node has left.
-const EXPIRED_AT_ONCE: usize = 20;
-
 /// A lease in one version: what a digest of renewals says instead of its names.
 pub fn fingerprint(lease: &Lease) -> u64 {
     let instance = lease.instance();
@@ -153,9 +150,6 @@ pub struct AppView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comparison {
     pub apps: BTreeMap<String, AppView>,
-    /// Leases of the asking side, in all.
-    #[serde(default)]
-    pub leases: u64,
     /// What is known of holds, where they differ.
     #[serde(default)]
     pub holds: Option<Vec<Told>>,
@@ -173,11 +167,7 @@ impl Comparison {
             .iter()
             .any(|portion| portion.app == holds::NAME)
             .then(|| holds::all(registry));
-        Self {
-            apps,
-            leases: registry.len(),
-            holds,
-        }
+        Self { apps, holds }
     }
 }
 
@@ -315,8 +305,6 @@ pub fn compare(registry: &Registry, theirs: &Comparison, past: &dyn Past, now: M
             }
         }
     }
-    believe(&mut repairs.expired_there, theirs.leases);
-    believe(&mut repairs.expired_here, registry.len());
     repairs
 }
 
@@ -378,15 +366,6 @@ fn judge(recalled: Recalled, registered: Version, is_vouched: bool) -> Verdict {
         Recalled::Removed(stone) if stone.is_cancelled => Verdict::Cancelled(stone.version),
         Recalled::Removed(stone) => Verdict::Expired(stone.version),
         Recalled::Nothing | Recalled::Unknown => Verdict::Open,
-    }
-}
-
-/// A node that lost more than it has left is not believed at once: it may have been cut off from
-/// everybody, and this one may have been started only now, so that nobody vouches for anything yet.
-/// Renewals, and the end of the grace, tell who lives.
-fn believe(expired: &mut Vec<Ended>, left: u64) {
-    if expired.len() > EXPIRED_AT_ONCE && expired.len() as u64 > left {
-        expired.clear();
     }
 }
 

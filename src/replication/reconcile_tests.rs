@@ -237,42 +237,6 @@ fn what_ran_out_long_before_a_registration_says_nothing_of_it() {
 }
 
 #[test]
-fn a_node_that_lost_more_than_it_has_left_is_not_believed_at_once() {
-    for left in [5, EXPIRED_AT_ONCE + 10] {
-        let rules = Rules::default();
-        let (mut mine, mut theirs) = (Scene::new(&rules), Scene::new(&rules));
-        for id in 0..=EXPIRED_AT_ONCE {
-            for scene in [&mut mine, &mut theirs] {
-                scene.register(instance("SHOP", &id.to_string()));
-            }
-        }
-        for scene in [&mut mine, &mut theirs] {
-            scene.pass(200_000);
-        }
-        // It was cut off from everybody, with self-preservation off.
-        theirs.evict(0.0, 1);
-        for id in 0..left {
-            for scene in [&mut mine, &mut theirs] {
-                scene.register(instance("OTHER", &id.to_string()));
-            }
-        }
-        // And this one has just started.
-        for lease in mine.registry.leases() {
-            lease.clock.restart(mine.now.mono);
-        }
-        let ended = if left > EXPIRED_AT_ONCE {
-            EXPIRED_AT_ONCE + 1
-        } else {
-            0
-        };
-        let repairs = found(&mine, &theirs);
-        assert_eq!(repairs.expired_there.len(), ended, "{left}");
-        assert_eq!(repairs.len(), ended, "nor is it brought back there");
-        assert_eq!(found(&theirs, &mine).expired_here.len(), ended, "{left}");
-    }
-}
-
-#[test]
 fn what_the_log_cannot_be_asked_about_waits_unless_it_is_known_to_live() {
     #[derive(Debug)]
     struct Silent;
