@@ -317,15 +317,19 @@ mod tests {
     use crate::wire::Format;
     use crate::wire::batch::{ItemAnswer, write_batch_response};
 
-    #[test]
-    fn a_question_that_is_too_long_is_no_failure() {
-        let digests = Digests::default();
-        let reading = Reading {
-            digests: &digests,
+    fn reading(digests: &Digests) -> Reading<'_> {
+        Reading {
+            digests,
             compared: None,
             limits: Limits::default(),
             now: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn a_question_that_is_too_long_is_no_failure() {
+        let digests = Digests::default();
+        let reading = reading(&digests);
         let heard = outcome(
             &Ask::Compare(Vec::new()),
             Kind::default(),
@@ -339,12 +343,7 @@ mod tests {
     #[test]
     fn only_a_batch_response_without_items_answers_a_probe() {
         let digests = Digests::default();
-        let reading = Reading {
-            digests: &digests,
-            compared: None,
-            limits: Limits::default(),
-            now: 0,
-        };
+        let reading = reading(&digests);
         let heard = |status, body: &[u8]| outcome(&Ask::Probe, Kind::Java, status, body, &reading);
         // As the original answers an empty list.
         let fine = heard(200, br#"{"responseList":[]}"#);

@@ -576,6 +576,19 @@ fn java_peers_are_never_asked_what_only_our_own_kind_understands() {
     }
 }
 
+impl Rig {
+    /// Digests that were asked for differ, and the peer wants SHOP/1.
+    fn finds_wanted(&mut self) -> Vec<Effect> {
+        self.answer(Outcome::Digests(vec!["SHOP".into()]));
+        assert!(matches!(self.ask(), Ask::Compare(_)));
+        let found = Compared {
+            wanted: vec![("SHOP".into(), "1".into())],
+            ..Compared::default()
+        };
+        self.answer(Outcome::Compared(found))
+    }
+}
+
 #[test]
 fn what_a_comparison_wants_is_sent_whole_and_the_next_one_comes_soon() {
     let mut rig = Rig::with(ours());
@@ -588,13 +601,7 @@ fn what_a_comparison_wants_is_sent_whole_and_the_next_one_comes_soon() {
     while !matches!(rig.ask(), Ask::Digests) {
         rig.answer(Outcome::Unknown(Vec::new()));
     }
-    rig.answer(Outcome::Digests(vec!["SHOP".into()]));
-    assert!(matches!(rig.ask(), Ask::Compare(_)));
-    let found = Compared {
-        wanted: vec![("SHOP".into(), "1".into())],
-        ..Compared::default()
-    };
-    let effects = rig.answer(Outcome::Compared(found));
+    let effects = rig.finds_wanted();
     assert!(matches!(effects[..], [Effect::Repair { differed: 1, .. }]));
     assert_eq!(rig.batch(), ["register 1", "set 1 OUT_OF_SERVICE"]);
     rig.took(2);
@@ -614,13 +621,7 @@ fn what_no_repair_helps_against_is_compared_less_often() {
             rig.scene.pass(100);
         }
         pauses.push(rig.scene.now.mono.since(before));
-        rig.answer(Outcome::Digests(vec!["SHOP".into()]));
-        assert!(matches!(rig.ask(), Ask::Compare(_)));
-        let found = Compared {
-            wanted: vec![("SHOP".into(), "1".into())],
-            ..Compared::default()
-        };
-        let effects = rig.answer(Outcome::Compared(found));
+        let effects = rig.finds_wanted();
         assert!(
             matches!(effects[..], [Effect::Repair { repeated, .. }] if repeated == round),
             "{round}"

@@ -206,13 +206,7 @@ fn another_node_of_our_kind_has_been_told_but_may_not_have_heard_of_the_rest() {
         while !matches!(rig.ask(), Ask::Digests) {
             rig.answer(Outcome::Unknown(Vec::new()));
         }
-        rig.answer(Outcome::Digests(vec!["SHOP".into()]));
-        assert!(matches!(rig.ask(), Ask::Compare(_)));
-        let found = Compared {
-            wanted: vec![("SHOP".into(), "1".into())],
-            ..Compared::default()
-        };
-        let effects = rig.answer(Outcome::Compared(found));
+        let effects = rig.finds_wanted();
         let expected = if is_unsure {
             crate::registry::command::Overrides::Merged
         } else {
