@@ -84,9 +84,8 @@ impl Registry {
         let registered = self.registration_time(sent, existing, context);
         // Overrides went with a lease that is known to be cancelled: a state that says so is later than the
         // registration (`outbound::is_untouched`).
-        let is_anew = existing.is_none()
-            && !context.is_replication
-            && self.cancelled_version(&app, &id).is_some();
+        let was_cancelled = self.cancelled_version(&app, &id).is_some();
+        let is_anew = was_cancelled && !context.is_replication;
         instance.last_updated_timestamp = registered.saturating_add(i64::from(is_anew));
 
         let up_before = existing.map_or(Millis::ZERO, |lease| lease.image.service_up_at);
@@ -96,8 +95,7 @@ impl Registry {
             duration_ms: duration_ms(sent.lease.duration_secs),
             // Of a peer's registration it is when it became known here; the cancel of the one before
             // it, which that peer may not have heard of, was earlier all the same.
-            registered_at: if context.is_replication && self.cancelled_version(&app, &id).is_none()
-            {
+            registered_at: if context.is_replication && !was_cancelled {
                 context.now.wall
             } else {
                 Millis(u64::try_from(registered).unwrap_or(0))
