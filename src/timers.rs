@@ -139,10 +139,11 @@ impl Timers {
             let request = Request {
                 commands: vec![Command::EndHolds(kind)],
                 origin: Origin::Timer,
-                actor: Actor {
+                actors: Actor {
                     reason: Some(reason.into()),
                     ..Actor::default()
-                },
+                }
+                .into(),
             };
             if let Err(why) = self.log.submit(request).await {
                 warn!(reason = %why, "{reason}, but that was not carried out: {why}");
@@ -161,7 +162,7 @@ impl Timers {
         let request = Request {
             commands: vec![command],
             origin: Origin::Timer,
-            actor: Actor::default(),
+            actors: Actor::default().into(),
         };
         match self.log.submit(request).await.as_deref() {
             Ok([Reply::Evicted { evicted, expired }]) if *expired > 0 => info!(

@@ -66,7 +66,51 @@ impl Published {
 pub struct Request {
     pub commands: Vec<Command>,
     pub origin: Origin,
-    pub actor: Actor,
+    pub actors: Actors,
+}
+
+impl Request {
+    /// Keeps the first `count` commands; the others as a request of the same kind.
+    fn split_off(&mut self, count: usize) -> Self {
+        Self {
+            commands: self.commands.split_off(count.min(self.commands.len())),
+            origin: self.origin.clone(),
+            actors: self.actors.split_off(count),
+        }
+    }
+}
+
+/// Who asks for the commands of a request.
+#[derive(Clone, Debug)]
+pub enum Actors {
+    /// The same for all.
+    One(Actor),
+    /// One per command, in their order: a peer passes on what others asked of it.
+    Each(Vec<Actor>),
+}
+
+impl Actors {
+    /// Who asks for the command at `place`; of a command too many nothing is known.
+    pub(crate) fn of(&self, place: usize) -> &Actor {
+        static UNKNOWN: Actor = Actor::UNKNOWN;
+        match self {
+            Self::One(actor) => actor,
+            Self::Each(actors) => actors.get(place).unwrap_or(&UNKNOWN),
+        }
+    }
+
+    fn split_off(&mut self, count: usize) -> Self {
+        match self {
+            Self::One(actor) => Self::One(actor.clone()),
+            Self::Each(actors) => Self::Each(actors.split_off(count.min(actors.len()))),
+        }
+    }
+}
+
+impl From<Actor> for Actors {
+    fn from(actor: Actor) -> Self {
+        Self::One(actor)
+    }
 }
 
 /// Why a change was not accepted. Nothing of it was applied.
@@ -264,15 +308,11 @@ impl ChangeLog {
     ///
     /// # Errors
     /// [`Unavailable`]: nothing was applied from the piece on that was refused.
-    pub async fn submit_in_pieces(&self, request: Request) -> Result<(), Unavailable> {
-        let mut commands = request.commands.into_iter().peekable();
-        while commands.peek().is_some() {
-            let piece = Request {
-                commands: commands.by_ref().take(PIECE).collect(),
-                origin: request.origin.clone(),
-                actor: request.actor.clone(),
-            };
-            self.submit(piece).await?;
+    pub async fn submit_in_pieces(&self, mut request: Request) -> Result<(), Unavailable> {
+        while !request.commands.is_empty() {
+            let rest = request.split_off(PIECE);
+            self.submit(request).await?;
+            request = rest;
         }
         Ok(())
     }

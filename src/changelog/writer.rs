@@ -168,10 +168,10 @@ impl Writer {
     /// Decides the commands of a request, one after the other, on the writer's own state.
     fn carry_out(&mut self, request: &Request, batch: &mut Batch) -> Vec<Reply> {
         let mut replies = Vec::with_capacity(request.commands.len());
-        for command in &request.commands {
+        for (place, command) in request.commands.iter().enumerate() {
             let asked = Asked {
                 origin: &request.origin,
-                actor: &request.actor,
+                actor: request.actors.of(place),
                 now: self.log.clock.now(),
                 expiration_enabled: self.log.expiration_enabled(&self.state.registry),
             };

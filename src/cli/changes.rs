@@ -84,23 +84,19 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// Who did it: `operator alice 10.0.0.1`, `peer eureka-2`, `timer`.
+/// Who did it: `operator alice 10.0.0.1`, `peer eureka-2 10.0.0.1 (curl/8)`, `timer`.
 pub(super) fn by(entry: &Value) -> String {
     let actor = &entry["actor"];
     let part = |name: &str| actor[name].as_str().filter(|text| !text.is_empty());
     let mut words = vec![text(entry, "origin").to_owned()];
-    if let Some(peer) = part("peer") {
-        words.push(peer.to_owned());
-    } else {
-        words.extend(
-            ["principal", "address"]
-                .into_iter()
-                .filter_map(part)
-                .map(ToOwned::to_owned),
-        );
-        if let Some(agent) = part("user_agent") {
-            words.push(format!("({})", cut(agent, 40)));
-        }
+    words.extend(
+        ["peer", "principal", "address"]
+            .into_iter()
+            .filter_map(part)
+            .map(ToOwned::to_owned),
+    );
+    if let Some(agent) = part("user_agent") {
+        words.push(format!("({})", cut(agent, 40)));
     }
     words.retain(|word| !word.is_empty());
     words.join(" ")
@@ -143,6 +139,11 @@ mod tests {
             "2026-11-30 21:11:42.123Z  12  override-set       BILLING/billing-1  \
              metadata.v –→2, status UP→OUT_OF_SERVICE  operator alice 10.0.0.1 (curl/8)  deploy\\n4711"
         );
+        let told = json!({
+            "origin": "peer",
+            "actor": {"principal": null, "address": "10.0.0.1", "user_agent": "curl/8", "peer": "eureka-2"},
+        });
+        assert_eq!(by(&told), "peer eureka-2 10.0.0.1 (curl/8)");
         let evicted = json!({
             "lsn": 13, "at": "2026-11-30T21:11:42.123Z", "kind": "evicted", "app": "A",
             "instance": "i", "reason": "lease expired", "origin": "timer", "actor": {},

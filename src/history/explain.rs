@@ -251,13 +251,13 @@ fn by(entry: &Entry) -> String {
     if let Some(principal) = &entry.actor.principal {
         let _ = write!(text, " {principal}");
     }
-    if let Some(address) = entry
-        .actor
-        .address
-        .as_ref()
-        .filter(|_| entry.origin != "peer")
-    {
-        let _ = write!(text, " at {address}");
+    if let Some(address) = &entry.actor.address {
+        let asked = if entry.origin == "peer" {
+            ", asked from"
+        } else {
+            " at"
+        };
+        let _ = write!(text, "{asked} {address}");
     }
     if let Some(agent) = &entry.actor.user_agent {
         let _ = write!(text, " with {agent}");

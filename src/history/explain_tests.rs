@@ -115,6 +115,8 @@ fn an_instance_that_expired() {
 fn an_instance_that_expired_on_another_node() {
     let mut evicted = entry("evicted", "peer", 60_000);
     evicted.actor.peer = Some("http://b/eureka/".into());
+    // A timer there, of whom nothing else is known.
+    evicted.actor.address = None;
     let told = explain(Known {
         entries: vec![evicted, entry("registered", "client", 500_000)],
         ..known()
@@ -125,6 +127,25 @@ fn an_instance_that_expired_on_another_node() {
             "SHOP/a is not registered: it was evicted at 2026-11-30T02:12:00.000Z (its lease ran out on \
              another node, told by peer http://b/eureka/; no renewal that reached this one vouched for it, \
              the last was 1 min 35 s old)."
+        ]
+    );
+}
+
+#[test]
+fn an_instance_that_somebody_cancelled_at_another_node() {
+    let mut cancelled = entry("cancelled", "peer", 60_000);
+    cancelled.actor.peer = Some("b".into());
+    cancelled.actor.user_agent = Some("deployer/2".into());
+    cancelled.reason = "scaled in".into();
+    let told = explain(Known {
+        entries: vec![cancelled, entry("registered", "client", 500_000)],
+        ..known()
+    });
+    assert_eq!(
+        told.summary,
+        [
+            "SHOP/a is not registered: it was cancelled at 2026-11-30T02:12:00.000Z (told by peer b, asked from \
+             10.0.0.9 with deployer/2, reason: scaled in)."
         ]
     );
 }

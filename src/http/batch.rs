@@ -13,7 +13,7 @@ use super::{Api, Head};
 use crate::cache::view_for_peer;
 use crate::changelog::Request;
 use crate::config::XmlSingleStatus;
-use crate::registry::change::Origin;
+use crate::registry::change::{Actor, Origin};
 use crate::replication::batch::{ItemOutcome, Plan, Terms};
 use crate::replication::outbound::Key;
 use crate::replication::past::{self, Removed};
@@ -83,10 +83,16 @@ impl Api {
             &removed,
             |app, id, renewal| self.log.renew(app, id, renewal, true).ok(),
         );
+        // Our own kind says who asked it; its own connection tells nothing that its name does not.
+        let sender = if terms.is_our_kind {
+            Actor::UNKNOWN
+        } else {
+            request::actor(head.headers, head.address)
+        };
         let request = Request {
             commands: std::mem::take(&mut plan.commands),
             origin: request::origin(head.headers, true, head.address, Origin::Client),
-            actor: request::actor(head.headers, head.address),
+            actors: plan.actors(sender),
         };
         let replies = match self.log.submit(request).await {
             Ok(replies) => replies,

@@ -103,7 +103,7 @@ impl Api {
         let request = Request {
             commands,
             origin,
-            actor: Actor::default(),
+            actors: Actor::default().into(),
         };
         match self.log.submit_in_pieces(request).await {
             Ok(()) => as_json(&compared),

@@ -344,7 +344,7 @@ impl Api {
         let request = Request {
             commands: vec![command],
             origin: request::origin(head.headers, is_replication, head.address, origin),
-            actor,
+            actors: actor.into(),
         };
         match self.log.submit(request).await {
             Ok(replies) => Ok(replies.into_iter().next().unwrap_or(Reply::Done)),

@@ -73,7 +73,7 @@ pub(super) fn origin(
 ) -> Origin {
     if is_replication {
         let identity = text(headers, &IDENTITY_ID).filter(|id| !id.is_empty());
-        Origin::Peer(identity.map_or_else(|| address.to_string().into(), cut))
+        Origin::Peer(identity.map_or_else(|| address.to_string().into(), Actor::cut))
     } else {
         otherwise
     }
@@ -84,13 +84,13 @@ pub(super) fn actor(headers: &HeaderMap, address: IpAddr) -> Actor {
     Actor {
         principal: None,
         address: Some(address.to_string().into()),
-        user_agent: text(headers, &USER_AGENT).map(cut),
+        user_agent: text(headers, &USER_AGENT).map(Actor::cut),
         reason: headers
             .get(&X_REASON)
             .and_then(|value| std::str::from_utf8(value.as_bytes()).ok())
             .map(str::trim)
             .filter(|reason| !reason.is_empty())
-            .map(cut),
+            .map(Actor::cut),
     }
 }
 
@@ -98,16 +98,7 @@ pub(super) fn actor(headers: &HeaderMap, address: IpAddr) -> Actor {
 /// else.
 pub(super) fn reason(query: Option<&str>) -> Option<Arc<str>> {
     let reason = parameter(query, "reason")?;
-    Some(cut(reason.trim())).filter(|reason| !reason.is_empty())
-}
-
-/// A header's text, not longer than a record keeps.
-fn cut(text: &str) -> Arc<str> {
-    let mut end = text.len().min(Actor::TEXT_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].into()
+    Some(Actor::cut(reason.trim())).filter(|reason| !reason.is_empty())
 }
 
 /// The first value of a query parameter, decoded.
@@ -173,7 +164,7 @@ mod tests {
     #[test]
     fn long_headers_are_cut_at_a_character() {
         let long = "é".repeat(200);
-        assert_eq!(cut(&long).len(), 256);
-        assert_eq!(&*cut("short"), "short");
+        assert_eq!(Actor::cut(&long).len(), 256);
+        assert_eq!(&*Actor::cut("short"), "short");
     }
 }

@@ -186,7 +186,8 @@ impl Origin {
     }
 }
 
-/// Who asked for a change, as far as the request told. Texts are cut at [`Actor::TEXT_MAX`].
+/// Who asked for a change, as far as the request told. Of what a node of our own kind passed on it is who
+/// asked that node; Java peers do not say, and stand for it themselves. Texts are cut with [`Actor::cut`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
     /// The authenticated principal.
@@ -199,6 +200,19 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Longest text that is kept of a header, bytes.
+    /// Longest text that is kept, bytes.
     pub const TEXT_MAX: usize = 256;
+
+    /// A text, not longer than a record keeps.
+    pub fn cut(text: &str) -> Arc<str> {
+        text[..text.floor_char_boundary(Self::TEXT_MAX)].into()
+    }
+
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self {
+        principal: None,
+        address: None,
+        user_agent: None,
+        reason: None,
+    };
 }

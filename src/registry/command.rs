@@ -74,6 +74,25 @@ pub enum Command {
     EndHolds(HoldKind),
 }
 
+impl Command {
+    /// The instance that it is about; `None` if it is about many.
+    pub fn key(&self) -> Option<(AppName, InstanceId)> {
+        match self {
+            Self::Register(instance) | Self::Adopt(Adoption { instance, .. }) => {
+                Some((instance.app.clone(), instance.id()))
+            }
+            Self::Renew { app, id, .. }
+            | Self::Cancel { app, id, .. }
+            | Self::Expire { app, id, .. }
+            | Self::SetStatus { app, id, .. }
+            | Self::DeleteOverride { app, id, .. }
+            | Self::UpdateMetadata { app, id, .. }
+            | Self::Hold { app, id, .. } => Some((app.clone(), id.clone())),
+            Self::Evict(_) | Self::EndHolds(_) => None,
+        }
+    }
+}
+
 /// The state of an instance at a peer of our own kind.
 #[derive(Clone, Debug)]
 pub struct Adoption {

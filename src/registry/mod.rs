@@ -209,6 +209,11 @@ impl Registry {
         self.tombstones.get(app, id)
     }
 
+    /// Where in the log its last removal is, as long as that is remembered.
+    pub fn removed_at(&self, app: &AppName, id: &InstanceId) -> Option<Lsn> {
+        self.tombstones.lsn(app, id)
+    }
+
     /// What is remembered of an application's leases that are gone.
     pub fn tombstones_of(&self, app: &str) -> impl Iterator<Item = (&InstanceId, &Tombstone)> {
         self.tombstones.of_app(AppName::new(app))
@@ -221,7 +226,8 @@ impl Registry {
             .lease(change.app.as_str(), change.id.as_str())
             .is_some();
         if let Some(stone) = Tombstone::of(record).filter(|_| !is_there) {
-            self.tombstones.put(&change.app, &change.id, stone);
+            self.tombstones
+                .put(&change.app, &change.id, stone, record.lsn);
         }
     }
 

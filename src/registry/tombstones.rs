@@ -6,7 +6,7 @@ use imbl::{OrdMap, Vector};
 
 use crate::registry::change::{ChangeKind, Record};
 use crate::registry::version::Version;
-use crate::types::{AppName, InstanceId, Millis};
+use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// How long it is remembered, ms of the records' wall time.
 pub const KEPT_MS: u64 = 3_600_000;
@@ -71,12 +71,21 @@ type Key = (AppName, InstanceId);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tombstones {
-    stones: OrdMap<Key, Tombstone>,
+    /// Each with the position of the removal in the log.
+    stones: OrdMap<Key, (Tombstone, Lsn)>,
     order: Vector<(Millis, Key)>,
 }
 
 impl Tombstones {
     pub(super) fn get(&self, app: &AppName, id: &InstanceId) -> Option<&Tombstone> {
+        self.entry(app, id).map(|(stone, _)| stone)
+    }
+
+    pub(super) fn lsn(&self, app: &AppName, id: &InstanceId) -> Option<Lsn> {
+        self.entry(app, id).map(|(_, lsn)| *lsn)
+    }
+
+    fn entry(&self, app: &AppName, id: &InstanceId) -> Option<&(Tombstone, Lsn)> {
         self.stones.get(&(app.clone(), id.clone()))
     }
 
@@ -85,13 +94,13 @@ impl Tombstones {
         self.stones
             .range(from..)
             .take_while(move |((of, _), _)| *of == app)
-            .map(|((_, id), stone)| (id, stone))
+            .map(|((_, id), (stone, _))| (id, stone))
     }
 
-    pub(super) fn put(&mut self, app: &AppName, id: &InstanceId, stone: Tombstone) {
+    pub(super) fn put(&mut self, app: &AppName, id: &InstanceId, stone: Tombstone, lsn: Lsn) {
         let key = (app.clone(), id.clone());
         self.order.push_back((stone.at, key.clone()));
-        self.stones.insert(key, stone);
+        self.stones.insert(key, (stone, lsn));
         while self.order.len() > KEPT_MAX
             || self
                 .order
@@ -102,7 +111,8 @@ impl Tombstones {
                 return;
             };
             // A younger one of the same instance has an entry of its own.
-            if self.stones.get(&key).is_some_and(|stone| stone.at == at) {
+            let removed_at = self.stones.get(&key).map(|(stone, _)| stone.at);
+            if removed_at == Some(at) {
                 self.stones.remove(&key);
             }
         }

@@ -11,7 +11,9 @@ use tracing::debug;
 
 use super::outbound::Key;
 use super::past::Removed;
+use crate::changelog::Actors;
 use crate::registry::Registry;
+use crate::registry::change::Actor;
 use crate::registry::command::{Adoption, Command, Overrides, Renewal, Reply};
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
@@ -61,6 +63,8 @@ enum Step {
 pub struct Plan {
     /// For the log, in this order.
     pub commands: Vec<Command>,
+    /// Who asked the peer for each of them, where it says so.
+    callers: Vec<Option<Actor>>,
     steps: Vec<Step>,
 }
 
@@ -93,6 +97,18 @@ impl Plan {
             }
         }
         plan
+    }
+
+    /// Who asks for the commands: `sender` itself, unless it passes on what others asked of it.
+    pub fn actors(&mut self, sender: Actor) -> Actors {
+        let callers = std::mem::take(&mut self.callers);
+        if callers.iter().all(Option::is_none) {
+            return Actors::One(sender);
+        }
+        let each = callers
+            .into_iter()
+            .map(|caller| caller.unwrap_or_else(|| sender.clone()));
+        Actors::Each(each.collect())
     }
 
     /// The instances of which a batch of our own kind tells the state.
@@ -144,32 +160,35 @@ impl Plan {
 
     fn add(
         &mut self,
-        item: BatchItem,
+        mut item: BatchItem,
         terms: Terms,
         overrides: Overrides,
         known: (&Registry, &Removed),
         renew: &mut impl FnMut(&str, &str, Renewal) -> Option<Reply>,
     ) {
+        let caller = item.caller.take().filter(|_| terms.is_our_kind);
         let step = match command_of(item, terms, overrides, known) {
             Err(status) => Step::Answered(ItemOutcome::of(status)),
-            Ok((Command::Renew { app, id, renewal }, has_bad_override)) => {
-                let at_once = if self.commands.is_empty() {
-                    renew(app.as_str(), id.as_str(), renewal)
-                } else {
-                    None
+            Ok((command, has_bad_override)) => {
+                let at_once = match &command {
+                    Command::Renew { app, id, renewal } if self.commands.is_empty() => {
+                        renew(app.as_str(), id.as_str(), *renewal)
+                    }
+                    _ => None,
                 };
-                match at_once {
-                    Some(reply) => Step::Answered(outcome_of(Some(&reply), has_bad_override)),
-                    None => self.command(Command::Renew { app, id, renewal }, has_bad_override),
+                if let Some(reply) = at_once {
+                    Step::Answered(outcome_of(Some(&reply), has_bad_override))
+                } else {
+                    self.command(command, caller, has_bad_override)
                 }
             }
-            Ok((command, has_bad_override)) => self.command(command, has_bad_override),
         };
         self.steps.push(step);
     }
 
-    fn command(&mut self, command: Command, has_bad_override: bool) -> Step {
+    fn command(&mut self, command: Command, caller: Option<Actor>, has_bad_override: bool) -> Step {
         self.commands.push(command);
+        self.callers.push(caller);
         Step::Command {
             place: self.commands.len() - 1,
             has_bad_override,

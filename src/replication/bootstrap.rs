@@ -188,7 +188,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     let request = Request {
         commands,
         origin: Origin::Peer(url.to_string().into()),
-        actor: Actor::default(),
+        actors: Actor::default().into(),
     };
     if let Err(why) = context.log.submit_in_pieces(request).await {
         warn!(peer.url = %url, reason = %why, "the copy from {url} was not stored: {why}");

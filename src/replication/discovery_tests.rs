@@ -87,7 +87,7 @@ pub(super) async fn register(node: &Node, id: &str) {
             crate::own_instance::describe(&own, 1).into(),
         )],
         origin: Origin::Client,
-        actor: Actor::default(),
+        actors: Actor::default().into(),
     };
     node.log().submit(request).await.unwrap();
 }

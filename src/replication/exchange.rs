@@ -10,7 +10,9 @@ use super::past::{self, Past, Removed};
 use super::reconcile::{self, Comparison, Digests};
 use super::sender::{Ask, COMPARE_APPS, Failure, ItemResult, Kind, Outcome, differing};
 use crate::cache::view_for_peer;
+use crate::changelog::Actors;
 use crate::registry::Registry;
+use crate::registry::change::Actor;
 use crate::registry::command::{Adoption, Command, Overrides};
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
@@ -120,7 +122,7 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
             Err(error) => broken(&error),
         },
         Ask::Compare(_) => match serde_json::from_slice::<Compared>(body) {
-            Ok(found) => Outcome::Compared(found),
+            Ok(found) => Outcome::Compared(Box::new(found)),
             Err(error) => broken(&error),
         },
     }
@@ -195,15 +197,36 @@ pub fn adoption(
     Ok(commands)
 }
 
-/// The commands that a comparison asks of this side, and how many instances could not be read.
+/// What a comparison asks of this side.
+#[derive(Debug)]
+pub struct Repaired {
+    pub commands: Vec<Command>,
+    /// Who asked the peer for each of them.
+    pub actors: Actors,
+    /// How many instances could not be read.
+    pub refused: usize,
+}
+
+impl Repaired {
+    fn of(commands: Vec<Command>, found: &Compared, refused: usize) -> Self {
+        let callers = found.callers();
+        let caller = |command| callers.get(&Command::key(command)?).cloned();
+        let actors = commands
+            .iter()
+            .map(|command| caller(command).unwrap_or_default());
+        Self {
+            actors: Actors::Each(actors.collect()),
+            commands,
+            refused,
+        }
+    }
+}
+
+/// What follows here from a comparison.
 ///
 /// Where something happened to an instance after its registration, the lack of an override means that
 /// it was lifted; right after a registration that node may not have heard of it. May wait for the disk.
-pub fn repairs(
-    found: &Compared,
-    overrides: Overrides,
-    with: &Repairing<'_>,
-) -> (Vec<Command>, usize) {
+pub fn repairs(found: &Compared, overrides: Overrides, with: &Repairing<'_>) -> Repaired {
     let registry = with.registry;
     // Holds first: they decide what becomes of the states behind them.
     let mut commands = holds::news(registry, &found.holds);
@@ -217,10 +240,10 @@ pub fn repairs(
         found.expired.iter().map(ended),
     ));
     let Some(list) = &found.newer else {
-        return (commands, 0);
+        return Repaired::of(commands, found, 0);
     };
     let Ok(list) = wire::decode_applications(list.get().as_bytes(), &with.limits, with.now) else {
-        return (commands, found.newer_count);
+        return Repaired::of(commands, found, found.newer_count);
     };
     let mut refused = list.refused;
     let keys = list
@@ -240,7 +263,7 @@ pub fn repairs(
             Err(_) => refused += 1,
         }
     }
-    (commands, refused)
+    Repaired::of(commands, found, refused)
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {
@@ -252,7 +275,10 @@ fn to_json(value: &impl Serialize) -> Vec<u8> {
 fn renewals(items: &[Item]) -> Vec<u8> {
     let fingerprint = |item: &Item| match item {
         Item::Heartbeat { lease, .. } => reconcile::fingerprint(lease),
-        Item::Register(_) | Item::Cancel(_) | Item::SetStatus { .. } | Item::DeleteOverride(_) => 0,
+        Item::Register { .. }
+        | Item::Cancel { .. }
+        | Item::SetStatus { .. }
+        | Item::DeleteOverride(_) => 0,
     };
     items
         .iter()
@@ -271,7 +297,8 @@ fn batch(items: &[Item], kind: &Kind, own_id: &str, now: Millis) -> Vec<u8> {
 
 fn outgoing<'a>(item: &'a Item, kind: &Kind, own_id: &str, now: Millis) -> OutgoingItem<'a> {
     match item {
-        Item::Register(lease) => OutgoingItem {
+        Item::Register { lease, caller } => OutgoingItem {
+            caller: caller_for(kind, caller),
             instance: Some(view_for_peer(lease, own_id, kind.is_ours().then_some(now))),
             ..of(lease, Action::Register)
         },
@@ -286,7 +313,8 @@ fn outgoing<'a>(item: &'a Item, kind: &Kind, own_id: &str, now: Millis) -> Outgo
         },
         Item::DeleteOverride(lease) => of(lease, Action::DeleteStatusOverride),
         // What exactly was cancelled, Java peers neither say nor ask.
-        Item::Cancel(lease) => OutgoingItem {
+        Item::Cancel { lease, caller } => OutgoingItem {
+            caller: caller_for(kind, caller),
             status: None,
             instance: kind
                 .is_ours()
@@ -306,7 +334,13 @@ fn of(lease: &Lease, action: Action) -> OutgoingItem<'_> {
         status: Some(instance.status),
         instance: None,
         action,
+        caller: None,
     }
+}
+
+/// Java peers refuse a batch with a key that they do not know.
+fn caller_for<'a>(kind: &Kind, caller: &'a Actor) -> Option<&'a Actor> {
+    (kind.is_ours() && *caller != Actor::UNKNOWN).then_some(caller)
 }
 
 #[cfg(test)]
@@ -314,8 +348,11 @@ mod tests {
     use super::*;
     use crate::registry::rules::Rules;
     use crate::registry::tests::{Scene, cancel, instance, version};
-    use crate::wire::Format;
-    use crate::wire::batch::{ItemAnswer, write_batch_response};
+    use crate::replication::batch::{Plan, Terms};
+    use crate::replication::outbound::Backlog;
+    use crate::types::Lsn;
+    use crate::wire::batch::{ItemAnswer, decode_batch, write_batch_response};
+    use crate::wire::{Dialect, Format};
 
     fn reading(digests: &Digests) -> Reading<'_> {
         Reading {
@@ -362,6 +399,70 @@ mod tests {
             let heard = heard(status, br#"{"responseList":[]}"#);
             assert!(matches!(heard, Outcome::Failed(Failure::Status(_))));
         }
+    }
+
+    #[test]
+    fn who_asked_is_passed_on_to_our_own_kind_and_to_nobody_else() {
+        let mut here = Scene::new(&Rules::default());
+        here.register(instance("SHOP", "1"));
+        here.caller = Actor {
+            address: Some("10.1.2.3".into()),
+            reason: Some("deploy \"4711\"".into()),
+            ..Actor::UNKNOWN
+        };
+        here.client(&cancel("SHOP", "1"));
+        here.register(instance("SHOP", "2"));
+        here.caller = Actor::UNKNOWN;
+        here.register(instance("SHOP", "3"));
+        let mut backlog = Backlog::behind(Lsn::ZERO, Lsn::ZERO, true);
+        backlog.take_in(&here.log);
+        let (items, _) = backlog.next_items(100, &here.registry);
+        let ours = Kind::Ours {
+            node_id: "there".into(),
+        };
+        let digests = Digests::default();
+        let ask = Ask::Batch(items);
+        let body = |kind: &Kind| {
+            let now = here.now.mono;
+            message(&ask, kind, &here.registry, &digests, "here", now).body
+        };
+        for is_our_kind in [false, true] {
+            let bytes = body(if is_our_kind { &ours } else { &Kind::Java });
+            let text = String::from_utf8_lossy(&bytes);
+            assert_eq!(text.contains("\"caller\""), is_our_kind, "{text}");
+        }
+        let there = Scene::new(&Rules::default());
+        let asked_by = |is_our_kind| {
+            let bytes = body(&ours);
+            let items = decode_batch(&bytes, Dialect::Exact, &Limits::default(), 0);
+            let items = items.expect("a batch").expect("a list");
+            let terms = Terms {
+                is_our_kind,
+                validates_data_center_id: false,
+            };
+            let mut plan = Plan::of(
+                items.into_iter().flatten().collect(),
+                terms,
+                &there.registry,
+                &Removed::default(),
+                |_, _, _| None,
+            );
+            let sender = Actor {
+                address: Some("peer".into()),
+                ..Actor::UNKNOWN
+            };
+            let actors = plan.actors(sender);
+            let asked = (0..plan.commands.len()).map(|place| {
+                let actor = actors.of(place);
+                (actor.address.clone(), actor.reason.clone())
+            });
+            asked.collect::<Vec<_>>()
+        };
+        let caller = || (Some("10.1.2.3".into()), Some("deploy \"4711\"".into()));
+        let sender = || (Some("peer".into()), None);
+        assert_eq!(asked_by(true), [caller(), caller(), sender()]);
+        // Anybody can write the key.
+        assert_eq!(asked_by(false), [sender(), sender(), sender()]);
     }
 
     /// The instance as a peer answers a conflict with it.

@@ -2,16 +2,18 @@
 //! and comparisons of registries. Java peers never see these paths.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::holds::{self, Told};
+use super::outbound::Key;
 use super::past::Past;
 use super::reconcile::{self, Comparison, Repairs};
 use crate::cache::view_for_peer;
 use crate::changelog::Published;
+use crate::registry::change::Actor;
 use crate::registry::command::{Command, Reply};
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
@@ -45,6 +47,45 @@ pub struct Compared {
     /// What the asked side knows of holds, if it was asked.
     #[serde(default)]
     pub holds: Vec<Told>,
+    /// Who made what is told newer, cancelled or expired so, where the asked side's log says it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<Caller>,
+}
+
+/// Who asked the asked side for the last change of an instance.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Caller {
+    app: String,
+    id: String,
+    principal: Option<String>,
+    address: Option<String>,
+    user_agent: Option<String>,
+    reason: Option<String>,
+}
+
+impl Caller {
+    fn of((app, id): &Key, actor: &Actor) -> Self {
+        let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
+        Self {
+            app: app.to_string(),
+            id: id.to_string(),
+            principal: text(&actor.principal),
+            address: text(&actor.address),
+            user_agent: text(&actor.user_agent),
+            reason: text(&actor.reason),
+        }
+    }
+
+    fn actor(&self) -> Actor {
+        let text = |text: &Option<String>| text.as_deref().map(Actor::cut);
+        Actor {
+            principal: text(&self.principal),
+            address: text(&self.address),
+            user_agent: text(&self.user_agent),
+            reason: text(&self.reason),
+        }
+    }
 }
 
 impl Compared {
@@ -60,6 +101,15 @@ impl Compared {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Who asked the asked side for what it tells, by instance.
+    pub fn callers(&self) -> HashMap<Key, Actor> {
+        let one = |caller: &Caller| {
+            let key = (AppName::new(&caller.app), InstanceId::new(&caller.id));
+            (key, caller.actor())
+        };
+        self.callers.iter().map(one).collect()
     }
 }
 
@@ -175,6 +225,7 @@ pub fn compare(
     // So that where the answer ends says what is missing.
     repairs.ours_newer.sort();
     let mut answer = answer(state, &repairs, own_id, now, answer_bytes);
+    answer.callers = callers(state, &repairs, answer.newer_count, past);
     // Holds first: they decide what becomes of the states behind them.
     let mut commands = Vec::new();
     if let Some(theirs) = &question.holds {
@@ -221,7 +272,31 @@ fn answer(
         told_upto: told_upto.map(|(app, id)| (app.to_string(), id.to_string())),
         cancelled_here: repairs.cancelled_there.len() + repairs.expired_there.len(),
         holds: Vec::new(),
+        callers: Vec::new(),
     }
+}
+
+/// Who made what is told of `repairs` so; of what is newer here so many are told.
+fn callers(state: &Published, repairs: &Repairs, newer: usize, past: &dyn Past) -> Vec<Caller> {
+    let registry = &state.registry;
+    let changed = repairs.ours_newer.iter().take(newer);
+    let changed = changed.filter_map(|key| {
+        let lease = registry.lease(key.0.as_str(), key.1.as_str())?;
+        Some((lease.lsn, key.clone()))
+    });
+    let ended = repairs.cancelled_here.iter().chain(&repairs.expired_here);
+    let ended = ended.filter_map(|(app, id, _)| {
+        let lsn = registry.removed_at(app, id)?;
+        Some((lsn, (app.clone(), id.clone())))
+    });
+    let changes: Vec<(Lsn, Key)> = changed.chain(ended).collect();
+    let positions: Vec<Lsn> = changes.iter().map(|(lsn, _)| *lsn).collect();
+    let actors = past.callers(&positions);
+    let one = |(lsn, key): &(Lsn, Key)| {
+        let actor = actors.get(lsn).filter(|actor| **actor != Actor::UNKNOWN)?;
+        Some(Caller::of(key, actor))
+    };
+    changes.iter().filter_map(one).collect()
 }
 
 /// Instances as a list in the original's form, which every decoder of ours reads.
@@ -277,7 +352,6 @@ mod tests {
     use super::*;
     use crate::registry::rules::Rules;
     use crate::registry::tests::{Scene, instance};
-    use crate::replication::outbound::Key;
     use crate::replication::past::Removed;
     use crate::replication::portion::Portion;
     use crate::wire::Limits;

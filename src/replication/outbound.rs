@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::registry::Registry;
-use crate::registry::change::{ChangeKind, LeaseImage, Record};
+use crate::registry::change::{Actor, ChangeKind, LeaseImage, Record};
 use crate::registry::lease::{Lease, LeaseClock};
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
@@ -19,15 +19,15 @@ pub const BATCH_ITEMS: usize = 250;
 /// One thing that a peer is told.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// The whole instance as it is.
-    Register(Arc<Lease>),
+    /// The whole instance as it is, and who made it so last.
+    Register { lease: Arc<Lease>, caller: Actor },
     /// It was renewed here by its client; with the override that holds here.
     Heartbeat {
         lease: Arc<Lease>,
         overridden: Option<Status>,
     },
-    /// It is gone; as it was when it was cancelled.
-    Cancel(Arc<Lease>),
+    /// It is gone; as it was when it was cancelled, and by whom.
+    Cancel { lease: Arc<Lease>, caller: Actor },
     /// The override that holds.
     SetStatus { lease: Arc<Lease>, status: Status },
     /// No override holds; the status is what the instance has now.
@@ -41,8 +41,8 @@ impl Item {
 
     pub fn app(&self) -> AppName {
         match self {
-            Self::Register(lease)
-            | Self::Cancel(lease)
+            Self::Register { lease, .. }
+            | Self::Cancel { lease, .. }
             | Self::Heartbeat { lease, .. }
             | Self::SetStatus { lease, .. }
             | Self::DeleteOverride(lease) => lease.instance().app.clone(),
@@ -51,8 +51,8 @@ impl Item {
 
     pub fn id(&self) -> InstanceId {
         match self {
-            Self::Register(lease)
-            | Self::Cancel(lease)
+            Self::Register { lease, .. }
+            | Self::Cancel { lease, .. }
             | Self::Heartbeat { lease, .. }
             | Self::SetStatus { lease, .. }
             | Self::DeleteOverride(lease) => lease.instance().id(),
@@ -80,8 +80,11 @@ struct Happened {
     was_overridden: bool,
     /// The override that it was registered with last.
     registered_with: Option<Status>,
-    /// It was cancelled last in this state.
-    cancelled: Option<Arc<Lease>>,
+    /// It was cancelled last in this state, by this caller.
+    cancelled: Option<(Arc<Lease>, Actor)>,
+    /// The last of it, and who asked for that.
+    last: Lsn,
+    caller: Actor,
     /// Some of it happened since this process started, so that the peer cannot know it all.
     is_fresh: bool,
 }
@@ -215,9 +218,17 @@ fn is_override(kind: ChangeKind) -> bool {
     matches!(kind, ChangeKind::OverrideSet | ChangeKind::OverrideLifted)
 }
 
-/// One instance as it is, with its override.
-pub fn state_of(lease: &Arc<Lease>, state: &Registry, has_override: bool) -> Vec<Item> {
-    let mut items = vec![Item::Register(lease.clone())];
+/// One instance as it is, with its override, and who made it so, where that is known.
+pub fn state_of(
+    lease: &Arc<Lease>,
+    state: &Registry,
+    has_override: bool,
+    caller: Actor,
+) -> Vec<Item> {
+    let mut items = vec![Item::Register {
+        lease: lease.clone(),
+        caller,
+    }];
     if has_override {
         items.push(override_of(lease, state));
     }
@@ -255,7 +266,7 @@ pub fn sweep(state: &Registry, after: Option<&Key>, at_most: usize) -> (Vec<Item
             return (items, last);
         }
         match overridden {
-            Some(_) => items.extend(state_of(lease, state, true)),
+            Some(_) => items.extend(state_of(lease, state, true, Actor::UNKNOWN)),
             None => items.push(Item::Heartbeat {
                 lease: lease.clone(),
                 overridden,
@@ -315,6 +326,8 @@ fn is_passed_on(kind: ChangeKind) -> bool {
 impl Happened {
     fn note(&mut self, record: &Record) {
         let change = &record.change;
+        self.last = record.lsn;
+        self.caller = record.actor.clone();
         match change.kind {
             ChangeKind::OverrideSet | ChangeKind::OverrideLifted => self.was_overridden = true,
             ChangeKind::Cancelled => {
@@ -324,11 +337,12 @@ impl Happened {
                         mono: Millis::ZERO,
                     };
                     let clock = Arc::new(LeaseClock::new(renewed));
-                    Arc::new(Lease {
+                    let lease = Lease {
                         image: image.clone(),
                         clock,
                         lsn: record.lsn,
-                    })
+                    };
+                    (Arc::new(lease), record.actor.clone())
                 });
             }
             _ => {
@@ -350,7 +364,7 @@ impl Happened {
         let lease = state.lease(key.0.as_str(), key.1.as_str());
         let was_registered = self.registered != Registered::No;
         let mut items = Vec::new();
-        if let Some(cancelled) = &self.cancelled {
+        if let Some((cancelled, caller)) = &self.cancelled {
             // A lease that is there again without having been registered here came from a peer: the
             // cancel is history. A whole state says for itself that it is newer than the cancel.
             let is_sent = match lease {
@@ -358,7 +372,10 @@ impl Happened {
                 Some(_) => was_registered && !is_our_kind,
             };
             if is_sent {
-                items.push(Item::Cancel(cancelled.clone()));
+                items.push(Item::Cancel {
+                    lease: cancelled.clone(),
+                    caller: caller.clone(),
+                });
             }
         }
         let Some(lease) = lease.filter(|_| was_registered || self.was_overridden) else {
@@ -381,7 +398,14 @@ impl Happened {
         // An override from before a cancel went with that.
         let is_anew = self.registered == Registered::Anew || self.cancelled.is_some();
         let is_meant = is_our_kind && (has_changed || is_anew);
-        items.extend(state_of(lease, state, self.was_overridden || is_meant));
+        let has_override = self.was_overridden || is_meant;
+        // If a peer has made it what it is meanwhile, nobody here is to be named for that.
+        let caller = if lease.lsn == self.last {
+            self.caller.clone()
+        } else {
+            Actor::UNKNOWN
+        };
+        items.extend(state_of(lease, state, has_override, caller));
         items
     }
 }

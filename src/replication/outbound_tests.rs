@@ -15,12 +15,12 @@ fn words(items: &[Item]) -> Vec<String> {
     let word = |item: &Item| {
         let id = item.id();
         match item {
-            Item::Register(_) => format!("register {id}"),
+            Item::Register { .. } => format!("register {id}"),
             Item::Heartbeat { overridden, .. } => match overridden {
                 Some(status) => format!("beat {id} {status}"),
                 None => format!("beat {id}"),
             },
-            Item::Cancel(_) => format!("cancel {id}"),
+            Item::Cancel { .. } => format!("cancel {id}"),
             Item::SetStatus { status, .. } => format!("set {id} {status}"),
             Item::DeleteOverride(_) => format!("lift {id}"),
         }
@@ -52,6 +52,42 @@ fn each_instance_is_told_once_and_as_it_is_now() {
         let expected = ["register 1", "lift 1", "register 2"];
         assert_eq!(told(&scene, Lsn::ZERO, is_our_kind), expected);
     }
+}
+
+/// The reasons of those who are named for the items that say what an instance is.
+fn reasons(scene: &Scene) -> Vec<Option<String>> {
+    let mut backlog = Backlog::behind(Lsn::ZERO, Lsn::ZERO, true);
+    backlog.take_in(&scene.log);
+    let (items, _) = backlog.next_items(1000, &scene.registry);
+    let reason = |item: &Item| match item {
+        Item::Register { caller, .. } | Item::Cancel { caller, .. } => {
+            Some(caller.reason.as_deref().map(str::to_owned))
+        }
+        Item::Heartbeat { .. } | Item::SetStatus { .. } | Item::DeleteOverride(_) => None,
+    };
+    items.iter().filter_map(reason).collect()
+}
+
+#[test]
+fn the_last_caller_is_named_unless_a_peer_has_changed_it_since() {
+    let mut scene = scene();
+    let because = |scene: &mut Scene, reason: &str, command: &Command| {
+        scene.caller.reason = Some(reason.into());
+        scene.client(command);
+    };
+    because(
+        &mut scene,
+        "start",
+        &Command::Register(instance("SHOP", "1").into()),
+    );
+    because(&mut scene, "deploy", &set("SHOP", "1", OUT, None));
+    assert_eq!(reasons(&scene), [Some("deploy".into())]);
+    let mut changed = scene.clone();
+    changed.pass(1);
+    changed.peer(&lift("SHOP", "1", None, None));
+    assert_eq!(reasons(&changed), [None]);
+    because(&mut scene, "scaled in", &cancel("SHOP", "1"));
+    assert_eq!(reasons(&scene), [Some("scaled in".into())]);
 }
 
 #[test]

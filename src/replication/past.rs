@@ -12,8 +12,9 @@ use tracing::{debug, warn};
 use super::outbound::Key;
 use crate::changelog::ChangeLog;
 use crate::history::index::{Budget, Index, Stop};
-use crate::registry::change::Record;
+use crate::registry::change::{Actor, Record};
 use crate::registry::{Recalled, Registry, Tombstone};
+use crate::store::StoreError;
 use crate::types::Lsn;
 
 /// Looks into the log and its index for one question; after so many nothing more is looked for, and no
@@ -57,6 +58,12 @@ impl Extend<(Key, Tombstone)> for Removed {
 pub trait Past: Send + Sync + Debug {
     /// What became of `keys`: whether their last change was their removal. Waits for the disk.
     fn removals(&self, keys: &[Key]) -> Removed;
+
+    /// Who asked for the changes at these positions, as far as it is known: of nobody, where only removals
+    /// are remembered. Waits for the disk.
+    fn callers(&self, _changes: &[Lsn]) -> HashMap<Lsn, Actor> {
+        HashMap::new()
+    }
 }
 
 /// The instances of which the registry knows nothing: neither a lease nor a removal.
@@ -131,12 +138,36 @@ impl Past for LogPast {
         }
         removed
     }
+
+    fn callers(&self, changes: &[Lsn]) -> HashMap<Lsn, Actor> {
+        let (state, reader) = (self.log.snapshot(), self.log.reader());
+        let mut callers = HashMap::new();
+        for lsn in changes.iter().take(self.looks) {
+            let recent = state.delta.since(*lsn).and_then(|mut since| since.next());
+            let record = match recent {
+                Some(record) => Some(record.clone()),
+                None => match reader.read(*lsn, 1, 1) {
+                    Ok(records) => records.into_iter().next(),
+                    Err(StoreError::Trimmed { .. } | StoreError::Damaged { .. }) => None,
+                    Err(error) => {
+                        debug!(%error, "the log cannot say who asked for changes: {error}");
+                        break;
+                    }
+                },
+            };
+            let record = record.filter(|record| record.lsn == *lsn);
+            callers.extend(record.map(|record| (*lsn, record.actor.clone())));
+        }
+        callers
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::changelog::tests::Rig;
+    use crate::changelog::{Actors, Maintenance, Request};
+    use crate::registry::change::Origin;
     use crate::registry::command::Command;
     use crate::registry::rules::Rules;
     use crate::registry::status::Status;
@@ -207,6 +238,49 @@ mod tests {
         assert!(matches!(removed.of(&keys[0]), Recalled::Removed(_)));
         assert_eq!(removed.of(&keys[1]), Recalled::Unknown);
         assert_eq!(removed.of(&keys[2]), Recalled::Unknown);
+    }
+
+    #[tokio::test]
+    async fn who_asked_is_known_of_what_the_log_keeps_also_where_the_delta_window_has_passed() {
+        let rig = Rig::sync();
+        for id in ["a", "b"] {
+            rig.client(register(id)).await.expect("it is stored");
+        }
+        rig.log
+            .submit(Request {
+                commands: vec![register("c"), register("d")],
+                origin: Origin::Operator,
+                actors: Actors::Each(["one", "two"].map(because).to_vec()),
+            })
+            .await
+            .expect("it is stored");
+        let past = LogPast::new(rig.log.clone(), Arc::new(Index::new(None)));
+        let last = rig.log.published().lsn();
+        let positions: Vec<Lsn> = (1..=last.0 + 1).map(Lsn).collect();
+        let now = past.callers(&positions);
+        // The reader alone, as when the window has passed.
+        rig.clock.advance(10);
+        let retention_ms = 0;
+        rig.log
+            .maintain(Maintenance::TrimDelta { retention_ms })
+            .await;
+        rig.client(register("e")).await.expect("it is stored");
+        assert!(rig.log.snapshot().delta.since(last).is_none());
+        let later = past.callers(&positions[..positions.len() - 1]);
+        assert_eq!(now, later);
+        let reasons: Vec<Option<&str>> = positions
+            .iter()
+            .filter_map(|lsn| now.get(lsn))
+            .map(|actor| actor.reason.as_deref())
+            .collect();
+        assert_eq!(reasons, [None, None, Some("one"), Some("two")]);
+    }
+
+    fn because(reason: &str) -> Actor {
+        Actor {
+            reason: Some(reason.into()),
+            ..Actor::UNKNOWN
+        }
     }
 
     #[tokio::test]

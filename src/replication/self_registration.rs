@@ -59,10 +59,11 @@ async fn submit(context: &Context, command: Command) {
     let request = Request {
         commands: vec![command],
         origin: Origin::Client,
-        actor: Actor {
+        actors: Actor {
             principal: Some("eurekad".into()),
             ..Actor::default()
-        },
+        }
+        .into(),
     };
     if let Err(why) = context.log.submit(request).await {
         warn!(reason = %why, "the node's own registration was not stored: {why}");

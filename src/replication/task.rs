@@ -17,7 +17,7 @@ use super::past::Removed;
 use super::patience::Patience;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
 use super::transport::Answer;
-use crate::changelog::Request;
+use crate::changelog::{Actors, Request};
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
@@ -321,11 +321,14 @@ impl PeerTask {
                         exchange::repairs(&found, overrides, &with)
                     });
                     // It fails only when the runtime goes down; the next comparison finds it again.
-                    let (commands, refused) = repairs.await.unwrap_or_default();
+                    let Ok(repaired) = repairs.await else {
+                        continue;
+                    };
+                    let refused = repaired.refused;
                     if refused > 0 {
                         warn!(peer.url = %self.name, refused, "{refused} instances of {} cannot be read", self.name);
                     }
-                    self.submit(commands).await;
+                    self.submit(repaired.commands, repaired.actors).await;
                 }
                 Effect::Cursor(_) => {}
                 Effect::GaveUp { app, id, status } => warn!(
@@ -334,7 +337,7 @@ impl PeerTask {
                 ),
             }
         }
-        self.submit(adopted).await;
+        self.submit(adopted, Actor::UNKNOWN.into()).await;
     }
 
     /// Says that instances differed, and once that repairs do not help.
@@ -373,14 +376,14 @@ impl PeerTask {
             })
     }
 
-    async fn submit(&self, commands: Vec<Command>) {
+    async fn submit(&self, commands: Vec<Command>, actors: Actors) {
         if commands.is_empty() {
             return;
         }
         let request = Request {
             commands,
             origin: Origin::Peer(self.name.as_str().into()),
-            actor: Actor::default(),
+            actors,
         };
         if let Err(why) = self.context.log.submit_in_pieces(request).await {
             warn!(peer.url = %self.name, reason = %why, "what {} has newer is not taken over: {why}", self.name);

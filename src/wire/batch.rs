@@ -1,10 +1,12 @@
 //! Replication batches (`protocol.md` 7.3, 7.4): the list that a peer sends and the answer to it.
 //!
 //! Real servers reject a whole batch for one key that they do not know and send a batch again and
-//! again if the answer holds one; so what is written here never has more than the original's keys.
+//! again if the answer holds one; so what is written here never has more than the original's keys, but
+//! for a node of our own kind.
 
 use std::sync::Arc;
 
+use crate::registry::change::Actor;
 use crate::registry::status::Status;
 
 use super::json::coerce::{as_long, number_in_text};
@@ -64,6 +66,8 @@ pub struct BatchItem {
     pub status: Option<Arc<str>>,
     pub instance: Option<Draft>,
     pub action: Option<Action>,
+    /// Who asked the sender for it. Not of the protocol: nodes of our own kind say it to each other.
+    pub caller: Option<Actor>,
 }
 
 /// Decodes a batch.
@@ -162,6 +166,7 @@ fn item<'a>(
             "instanceInfo" if value == Token::Null => item.instance = None,
             "instanceInfo" => item.instance = Some(instance(tokens, &value, context)?),
             "action" => item.action = action(tokens, &value)?,
+            "caller" => item.caller = caller(tokens, &value)?,
             _ => unknown_key(tokens, name, &value, context.dialect)?,
         }
         Ok(())
@@ -209,6 +214,26 @@ fn action(tokens: &Tokens<'_>, value: &Token<'_>) -> Result<Option<Action>, Deco
             .ok_or_else(|| tokens.error(format!("unknown action {}", shown(text)))),
         other => Err(tokens.error(format!("action is {}, not a text", other.kind()))),
     }
+}
+
+/// Texts are cut as those of a request's headers are.
+fn caller<'a>(tokens: &mut Tokens<'a>, value: &Token<'a>) -> Result<Option<Actor>, DecodeError> {
+    if *value == Token::Null {
+        return Ok(None);
+    }
+    let mut caller = Actor::UNKNOWN;
+    members(tokens, value, |tokens, name, value| {
+        let known = match name {
+            "principal" => &mut caller.principal,
+            "address" => &mut caller.address,
+            "userAgent" => &mut caller.user_agent,
+            "reason" => &mut caller.reason,
+            _ => return tokens.skip(&value),
+        };
+        *known = text(tokens, name, &value, usize::MAX)?.map(|text| Actor::cut(&text));
+        Ok(())
+    })?;
+    Ok(Some(caller))
 }
 
 /// The answer to one item.
@@ -291,6 +316,8 @@ pub struct OutgoingItem<'a> {
     pub status: Option<Status>,
     pub instance: Option<InstanceView<'a>>,
     pub action: Action,
+    /// Who asked for it; only a node of our own kind may be told.
+    pub caller: Option<&'a Actor>,
 }
 
 /// Appends a batch as peers of every kind read it.
@@ -323,9 +350,35 @@ pub fn write_batch<'a>(out: &mut Vec<u8>, items: impl IntoIterator<Item = Outgoi
         }
         out.extend_from_slice(b",\"action\":");
         push_str(out, item.action.as_str());
+        if let Some(caller) = item.caller {
+            write_caller(out, caller);
+        }
         out.push(b'}');
     }
     out.extend_from_slice(b"]}");
+}
+
+fn write_caller(out: &mut Vec<u8>, caller: &Actor) {
+    out.extend_from_slice(b",\"caller\":");
+    let mut before = b'{';
+    for (name, text) in [
+        ("principal", &caller.principal),
+        ("address", &caller.address),
+        ("userAgent", &caller.user_agent),
+        ("reason", &caller.reason),
+    ] {
+        if let Some(text) = text {
+            out.push(before);
+            push_str(out, name);
+            out.push(b':');
+            push_str(out, text);
+            before = b',';
+        }
+    }
+    if before == b'{' {
+        out.push(before);
+    }
+    out.push(b'}');
 }
 
 /// A peer's answer to one item.

@@ -12,6 +12,7 @@ use super::batch::{
     write_batch_response,
 };
 use super::*;
+use crate::registry::change::Actor;
 use crate::registry::instance::{ActionType, DataCenter, LeaseTerms, Metadata, Port};
 use crate::registry::status::Status;
 use crate::types::AppName;
@@ -35,6 +36,16 @@ fn nasty() -> impl Strategy<Value = String> {
         0..10,
     )
     .prop_map(|chars| chars.into_iter().collect())
+}
+
+fn any_actor() -> impl Strategy<Value = Actor> {
+    let text = || option::of(nasty().prop_map(Arc::from));
+    (text(), text(), text(), text()).prop_map(|(principal, address, user_agent, reason)| Actor {
+        principal,
+        address,
+        user_agent,
+        reason,
+    })
 }
 
 fn shared() -> impl Strategy<Value = Arc<str>> {
@@ -311,6 +322,7 @@ proptest! {
         dirty in option::of(any::<i64>()),
         status in option::of(any_status()),
         action in prop::sample::select(Action::ALL.to_vec()),
+        caller in option::of(any_actor()),
     ) {
         let times = LeaseTimes::default();
         let item = OutgoingItem {
@@ -325,6 +337,7 @@ proptest! {
                 is_coordinating: false,
             }),
             action,
+            caller: caller.as_ref(),
         };
         let mut out = Vec::new();
         write_batch(&mut out, [item, item]);
@@ -338,6 +351,7 @@ proptest! {
             prop_assert_eq!(read.status.as_deref(), status.map(Status::as_str));
             prop_assert_eq!(read.overridden_status.as_deref(), status.map(Status::as_str));
             prop_assert_eq!(read.action, Some(action));
+            prop_assert_eq!(&read.caller, &caller);
             let back = read.instance.map(|draft| {
                 let app = draft.app.to_string();
                 validate(draft, &app, false).unwrap()

@@ -428,5 +428,50 @@ def holds(cluster):
     expect(not cluster.panics(), f"panics in {cluster.panics()}")
 
 
+def callers(cluster):
+    """who asked for a change and why is in the history of every node, also of one that was away"""
+    a, b = cluster.eurekads(2)
+    cluster.mesh()
+    cluster.start()
+    for node in (a, b):
+        node.ready()
+
+    def ask(path, method, reason, body=None):
+        status, _ = a.ask(path, method, body, {"X-Reason": reason, "User-Agent": "deployer/2"})
+        expect(status in (200, 204), f"{method} {path} answers {status}")
+
+    def changes(number, kinds):
+        """What is done to an instance of each number at a, and what the history of b has to say of it."""
+        for n, kind in enumerate(kinds):
+            id_, reason = f"{number}-{n}", f"{kind} {number}"
+            ask("apps/ASKED", "POST", reason, {"instance": instance("ASKED", id_)})
+            if kind == "override-set":
+                ask(f"apps/ASKED/{id_}/status?value=OUT_OF_SERVICE", "PUT", reason)
+            elif kind == "metadata-updated":
+                ask(f"apps/ASKED/{id_}/metadata?color=green", "PUT", reason)
+            elif kind == "cancelled":
+                equal([a, b] if b.is_up() else [a], CPU_S, [f"ASKED/{id_}"])
+                ask(f"apps/ASKED/{id_}", "DELETE", reason)
+            yield id_, reason
+
+    def told(id_, reason):
+        entries = b.own(f"history/apps/ASKED/{id_}")["entries"]
+        return entries and entries[0]["reason"] == reason and entries[0]
+
+    asked = list(changes("there", ("registered", "override-set", "metadata-updated", "cancelled")))
+    for id_, reason in asked:
+        entry = wait_for(lambda: told(id_, reason), CPU_S, f"b says why {id_} changed: {reason}")  # noqa: B023
+        actor = entry["actor"]
+        expect((entry["origin"], actor["user_agent"]) == ("peer", "deployer/2"), f"b says who asked: {entry}")
+        expect(actor["address"] == "127.0.0.1" and actor["peer"], f"b says from where, and who passed it on: {actor}")
+    b.kill()
+    away = list(changes("away", ("registered", "override-set", "metadata-updated")))
+    ask(f"apps/ASKED/{asked[0][0]}", "DELETE", "scaled in")
+    b.start()
+    b.ready()
+    for id_, reason in [*away, (asked[0][0], "scaled in")]:
+        wait_for(lambda: told(id_, reason), CPU_S, f"b says why {id_} changed while it was away: {reason}")  # noqa: B023
+
+
 SCENARIOS = [copy_before_reads, partition, catch_up, restart_all, bad_weather, slow_peer, double_id, noisy_client,
-             credentials, holds]
+             credentials, holds, callers]

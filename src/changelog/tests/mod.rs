@@ -113,7 +113,7 @@ impl Rig {
             } else {
                 Origin::Client
             },
-            actor: Actor::default(),
+            actors: Actor::default().into(),
         };
         let replies = self.log.submit(request).await?;
         Ok(replies.iter().map(Said::from).collect())

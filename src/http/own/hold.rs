@@ -162,7 +162,7 @@ impl Api {
         let request = Request {
             commands,
             origin: Origin::Operator,
-            actor,
+            actors: actor.into(),
         };
         Ok(self.log.submit(request).await?)
     }

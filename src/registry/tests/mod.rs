@@ -75,6 +75,8 @@ pub(crate) struct Scene {
     pub(crate) expiration_enabled: bool,
     /// Renewals that counted.
     pub(crate) renewals: u64,
+    /// Who asks for what does not come from a peer.
+    pub(crate) caller: Actor,
 }
 
 impl Scene {
@@ -89,6 +91,7 @@ impl Scene {
             },
             expiration_enabled: true,
             renewals: 0,
+            caller: Actor::UNKNOWN,
         }
     }
 
@@ -124,7 +127,11 @@ impl Scene {
                 } else {
                     Origin::Client
                 },
-                actor: Actor::default(),
+                actor: if is_replication {
+                    Actor::UNKNOWN
+                } else {
+                    self.caller.clone()
+                },
                 change,
             });
             self.registry.evolve(&record, self.now.mono);

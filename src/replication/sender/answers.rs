@@ -186,7 +186,7 @@ impl Sender {
         let mut effects = Vec::new();
         for (item, result) in flight.items().iter().zip(results) {
             match (item, result.status) {
-                (_, 200..=299) | (Item::Cancel(_), 404) => {}
+                (_, 200..=299) | (Item::Cancel { .. }, 404) => {}
                 // It lacks the instance, or has it older. If it does after having been told the
                 // whole of it, it does not take it.
                 (_, 404) if !was_owed || matches!(item, Item::Heartbeat { .. }) => {
@@ -209,7 +209,7 @@ impl Sender {
         }
     }
 
-    fn take_comparison(&mut self, found: Compared, now: Millis) -> Vec<Effect> {
+    fn take_comparison(&mut self, found: Box<Compared>, now: Millis) -> Vec<Effect> {
         let differed = found.len();
         if differed == 0 {
             return Vec::new();
@@ -229,7 +229,7 @@ impl Sender {
             Overrides::Whole
         };
         vec![Effect::Repair {
-            found: Box::new(found),
+            found,
             differed,
             overrides,
             repeated: self.repairs,
@@ -356,7 +356,7 @@ impl Sender {
                 Item::SetStatus { .. } | Item::DeleteOverride(_) => {
                     self.owed.insert(key, true);
                 }
-                Item::Register(_) | Item::Cancel(_) => {
+                Item::Register { .. } | Item::Cancel { .. } => {
                     self.owed.entry(key).or_insert(false);
                 }
             }

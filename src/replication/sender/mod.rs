@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::outbound::{self, BATCH_ITEMS, Backlog, Item, Key};
 use super::portion::{self, Portion, QUESTION_BYTES};
 use crate::changelog::Published;
+use crate::registry::change::Actor;
 use crate::types::{Lsn, Millis};
 use flight::{Cut, Flight, Lane, Suspect};
 pub use words::{
@@ -282,7 +283,12 @@ impl Sender {
             };
             let is_meant = is_meant && !outbound::is_untouched(&lease.image);
             let has_override = is_meant || !self.kind.is_ours();
-            items.extend(outbound::state_of(lease, &state.registry, has_override));
+            items.extend(outbound::state_of(
+                lease,
+                &state.registry,
+                has_override,
+                Actor::UNKNOWN,
+            ));
         }
         let is_alone = most == 1 && !items.is_empty();
         while items.len() < most

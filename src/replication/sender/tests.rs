@@ -137,7 +137,7 @@ impl Rig {
                     self.answer(Outcome::Digests(Vec::new()));
                 }
                 Next::Ask(Ask::Compare(_)) => {
-                    self.answer(Outcome::Compared(Compared::default()));
+                    self.answer(Outcome::Compared(Box::default()));
                 }
             }
         }
@@ -158,9 +158,9 @@ impl Rig {
 fn word(item: &Item) -> String {
     let id = item.id();
     match item {
-        Item::Register(_) => format!("register {id}"),
+        Item::Register { .. } => format!("register {id}"),
         Item::Heartbeat { .. } => format!("beat {id}"),
-        Item::Cancel(_) => format!("cancel {id}"),
+        Item::Cancel { .. } => format!("cancel {id}"),
         Item::SetStatus { status, .. } => format!("set {id} {status}"),
         Item::DeleteOverride(_) => format!("lift {id}"),
     }
@@ -585,7 +585,7 @@ impl Rig {
             wanted: vec![("SHOP".into(), "1".into())],
             ..Compared::default()
         };
-        self.answer(Outcome::Compared(found))
+        self.answer(Outcome::Compared(found.into()))
     }
 }
 

@@ -75,7 +75,7 @@ pub enum Outcome {
     /// The peer's digests, and the applications in which they are not ours.
     Digests(Vec<String>),
     /// What a comparison found.
-    Compared(Compared),
+    Compared(Box<Compared>),
     /// The question was too long to be read.
     TooLong,
     /// Success, but not one result per item.

@@ -327,9 +327,9 @@ impl World {
                         limits: Limits::default(),
                         now: wall,
                     };
-                    let (commands, refused) = exchange::repairs(&found, overrides, &with);
-                    assert_eq!(refused, 0, "instances that cannot be read");
-                    commands
+                    let repaired = exchange::repairs(&found, overrides, &with);
+                    assert_eq!(repaired.refused, 0, "instances that cannot be read");
+                    repaired.commands
                 }
                 Effect::Cursor(_) => continue,
                 Effect::GaveUp { app, id, status } => {

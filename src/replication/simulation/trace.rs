@@ -14,7 +14,7 @@ pub(super) fn told(ask: &Ask) -> String {
             for item in items {
                 use crate::replication::outbound::Item;
                 let what = match item {
-                    Item::Register(lease) => {
+                    Item::Register { lease, .. } => {
                         let (dirty, updated) = version(lease.instance());
                         let o = lease.instance().overridden_status;
                         format!("register@{dirty}/{updated}/{o}")
@@ -22,7 +22,7 @@ pub(super) fn told(ask: &Ask) -> String {
                     Item::Heartbeat { lease, .. } => {
                         format!("beat@{}", version(lease.instance()).0)
                     }
-                    Item::Cancel(lease) => format!("cancel@{:?}", version(lease.instance())),
+                    Item::Cancel { lease, .. } => format!("cancel@{:?}", version(lease.instance())),
                     Item::SetStatus { status, .. } => format!("set {status}"),
                     Item::DeleteOverride(_) => "lift".into(),
                 };

@@ -30,7 +30,7 @@ impl Rig {
     }
 
     fn found_nothing(&mut self) {
-        self.answer(Outcome::Compared(Compared::default()));
+        self.answer(Outcome::Compared(Box::default()));
     }
 }
 
@@ -93,7 +93,7 @@ fn what_an_answer_leaves_out_is_asked_next() {
         told_upto: Some(("SHOP".into(), "00003".into())),
         ..Compared::default()
     };
-    rig.answer(Outcome::Compared(found));
+    rig.answer(Outcome::Compared(found.into()));
     let (asked, _) = rig.question();
     let rest = Portion {
         app: "SHOP".into(),
@@ -117,7 +117,7 @@ fn where_an_answer_ends_is_believed_only_within_the_question() {
                 told_upto: Some((told_upto.0.into(), told_upto.1.into())),
                 ..Compared::default()
             };
-            rig.answer(Outcome::Compared(found));
+            rig.answer(Outcome::Compared(found.into()));
         }
     }
 }

@@ -16,7 +16,7 @@ impl Rig {
             Ask::Batch(items) => Outcome::Items(results(items.len(), 200)),
             Ask::Renewals(_) => Outcome::Unknown(Vec::new()),
             Ask::Digests => Outcome::Digests(Vec::new()),
-            Ask::Compare(_) => Outcome::Compared(Compared::default()),
+            Ask::Compare(_) => Outcome::Compared(Box::default()),
         }
     }
 
@@ -202,7 +202,7 @@ impl Rig {
                     wanted: vec![key],
                     ..Compared::default()
                 };
-                return (Outcome::Compared(found), false);
+                return (Outcome::Compared(found.into()), false);
             }
             _ => return (self.well(ask), false),
         };
