@@ -7,8 +7,8 @@ use super::bind::Binder;
 use super::choice::{choice, words};
 use super::property::Origin;
 use crate::registry::rules::{
-    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion, Rules,
-    SameStatusOverride, StatusByRenewal, Thresholds, UnknownOverride,
+    LeaseExpiry, MetadataBounds, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion,
+    Rules, SameStatusOverride, StatusByRenewal, Thresholds, UnknownOverride,
 };
 
 choice! {
@@ -143,7 +143,7 @@ pub struct Compatibility {
 
 impl Compatibility {
     /// The knobs that are rules of the core.
-    pub fn rules(&self, sync_when_timestamp_differs: bool) -> Rules {
+    pub fn rules(&self, sync_when_timestamp_differs: bool, metadata: MetadataBounds) -> Rules {
         Rules {
             lease_expiry: self.lease_expiry,
             override_scope: self.override_scope,
@@ -155,6 +155,7 @@ impl Compatibility {
             replicated_version: self.replicated_version,
             thresholds: self.thresholds,
             sync_when_timestamp_differs,
+            metadata,
         }
     }
 

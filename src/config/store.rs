@@ -8,6 +8,7 @@ use super::bind::Binder;
 use super::choice::choice;
 use super::property::Origin;
 use super::value::{self, Unit};
+use crate::registry::rules::MetadataBounds;
 use crate::wire::Limits;
 
 /// Longest id of a node, characters.
@@ -137,7 +138,16 @@ impl LimitsConfig {
             field_bytes: self.field_bytes,
             id_bytes: self.id_bytes,
             metadata_entries: self.metadata_entries,
+            metadata_bytes: self.metadata_bytes,
             ..Limits::default()
+        }
+    }
+
+    /// What puts are held to.
+    pub fn of_metadata(&self) -> MetadataBounds {
+        MetadataBounds {
+            entries: self.metadata_entries,
+            bytes: self.metadata_bytes,
         }
     }
 }

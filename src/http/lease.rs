@@ -188,10 +188,9 @@ impl Api {
             Reply::SenderIsNewer => answer::empty(StatusCode::NOT_FOUND),
             Reply::Conflict(lease) => self.instance(StatusCode::CONFLICT, &lease, negotiated),
             Reply::Held(hold) => answer::held(&hold),
-            Reply::Done | Reply::Evicted { .. } | Reply::TooManyHolds if is_unreadable => {
-                answer::empty(self.bad_input())
-            }
-            Reply::Done | Reply::Evicted { .. } | Reply::TooManyHolds => {
+            _ if is_unreadable => answer::empty(self.bad_input()),
+            // The other replies are to other commands.
+            Reply::Done | Reply::Evicted { .. } | Reply::TooManyHolds | Reply::TooMuchMetadata => {
                 answer::empty(StatusCode::OK)
             }
         }
@@ -263,29 +262,10 @@ impl Api {
     pub(super) async fn update_metadata(&self, app: &str, id: &str, head: &Head<'_>) -> Answer {
         let entries = request::parameters(head.query);
         let limits = &self.config.limits;
-        let bytes: usize = entries
+        let is_too_long = entries
             .iter()
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
-        let held = self
-            .log
-            .published()
-            .registry
-            .lease(app, id)
-            .map_or(0, |lease| {
-                lease
-                    .instance()
-                    .metadata
-                    .iter()
-                    .map(|(key, value)| key.len() + value.len())
-                    .sum()
-            });
-        let is_too_much = entries.len() > limits.metadata_entries
-            || entries.iter().any(|(key, value)| {
-                key.len() > limits.id_bytes || value.len() > limits.field_bytes
-            })
-            || bytes.saturating_add(held) > limits.metadata_bytes;
-        if is_too_much {
+            .any(|(key, value)| key.len() > limits.id_bytes || value.len() > limits.field_bytes);
+        if is_too_long {
             return answer::empty(StatusCode::PAYLOAD_TOO_LARGE);
         }
         let (app, id) = (AppName::new(app), InstanceId::new(id));
@@ -324,6 +304,7 @@ impl Api {
         match self.carry_out(command, head, origin).await {
             Ok(Reply::NotFound) => answer::empty(StatusCode::NOT_FOUND),
             Ok(Reply::Held(hold)) => answer::held(&hold),
+            Ok(Reply::TooMuchMetadata) => answer::empty(StatusCode::PAYLOAD_TOO_LARGE),
             Ok(_) => answer::empty(StatusCode::OK),
             Err(refused) => refused,
         }

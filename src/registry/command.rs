@@ -163,6 +163,8 @@ pub enum Reply {
     Held(Hold),
     /// There are [`super::hold::HOLDS_MAX`] holds.
     TooManyHolds,
+    /// The instance would have more metadata than it may ([`super::rules::MetadataBounds`]).
+    TooMuchMetadata,
 }
 
 /// What follows from a command: the answer, the changes to log, and the renewal that happens

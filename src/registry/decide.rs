@@ -404,7 +404,11 @@ impl Registry {
         let Some(lease) = self.visible_lease(app, id, context) else {
             return Decision::reply(Reply::NotFound);
         };
-        let metadata = lease.instance().metadata.with(entries.iter().cloned());
+        let before = &lease.instance().metadata;
+        let metadata = before.with(entries.iter().cloned());
+        if self.rules.metadata.forbid(before, &metadata) {
+            return Decision::reply(Reply::TooMuchMetadata);
+        }
         match self.rules.metadata_update {
             MetadataUpdate::Reregister => {
                 let instance = Instance {
@@ -423,9 +427,7 @@ impl Registry {
                 }
                 decision
             }
-            MetadataUpdate::Change if metadata == lease.instance().metadata => {
-                Decision::reply(Reply::Done)
-            }
+            MetadataUpdate::Change if metadata == *before => Decision::reply(Reply::Done),
             MetadataUpdate::Change => {
                 let mut instance = Instance {
                     metadata,

@@ -208,6 +208,13 @@ impl Metadata {
         self.0.iter().map(|(k, v)| (k, v))
     }
 
+    /// Keys and values together, bytes.
+    pub fn bytes(&self) -> usize {
+        self.iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum()
+    }
+
     /// The same map with `other`'s copies of keys and values where they stand in the same place.
     fn sharing(&self, other: &Self) -> Self {
         let shared = |mine: &Arc<str>, theirs: &Arc<str>| {

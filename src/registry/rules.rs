@@ -2,6 +2,8 @@
 //! the original; the default is the mended behaviour, the other value is what the recorded server
 //! does, for whoever depends on it. Configuration maps onto this, the core knows nothing else of it.
 
+use super::instance::Metadata;
+
 /// The switches. Built once per node; a registry keeps them behind an `Arc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
@@ -16,6 +18,34 @@ pub struct Rules {
     pub thresholds: Thresholds,
     /// Compare dirty timestamps in renewals (`eureka.server.sync-when-timestamp-differs`).
     pub sync_when_timestamp_differs: bool,
+    pub metadata: MetadataBounds,
+}
+
+/// What metadata may grow to by puts. Those who read registrations hold them to the same, nodes that are
+/// told of an instance among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetadataBounds {
+    pub entries: usize,
+    /// Keys and values together.
+    pub bytes: usize,
+}
+
+impl MetadataBounds {
+    /// Whether `before` must not become `after`: it is too much, and more than it was.
+    pub fn forbid(&self, before: &Metadata, after: &Metadata) -> bool {
+        let is_beyond = |after, before, most| after > most && after > before;
+        is_beyond(after.len(), before.len(), self.entries)
+            || is_beyond(after.bytes(), before.bytes(), self.bytes)
+    }
+}
+
+impl Default for MetadataBounds {
+    fn default() -> Self {
+        Self {
+            entries: 1024,
+            bytes: 512 << 10,
+        }
+    }
 }
 
 /// When a lease is over (`eurekad.lease-expiry`).
@@ -116,6 +146,7 @@ impl Default for Rules {
             replicated_version: ReplicatedVersion::Kept,
             thresholds: Thresholds::Leases,
             sync_when_timestamp_differs: true,
+            metadata: MetadataBounds::default(),
         }
     }
 }
@@ -134,6 +165,7 @@ impl Rules {
             replicated_version: ReplicatedVersion::Original,
             thresholds: Thresholds::Eureka,
             sync_when_timestamp_differs: true,
+            metadata: MetadataBounds::default(),
         }
     }
 }

@@ -153,7 +153,10 @@ impl Draft {
 
 /// Collects metadata within the limits.
 #[derive(Debug, Default)]
-pub(super) struct MetadataDraft(Vec<(Arc<str>, Arc<str>)>);
+pub(super) struct MetadataDraft {
+    entries: Vec<(Arc<str>, Arc<str>)>,
+    bytes: usize,
+}
 
 impl MetadataDraft {
     /// Adds an entry. The key `@class` names a Java class and is dropped.
@@ -166,7 +169,7 @@ impl MetadataDraft {
         if key == "@class" {
             return Ok(());
         }
-        if self.0.len() >= limits.metadata_entries {
+        if self.entries.len() >= limits.metadata_entries {
             let max = limits.metadata_entries;
             return Err(DecodeError::new(format!(
                 "more than {max} metadata entries (limit metadata_entries)"
@@ -174,12 +177,19 @@ impl MetadataDraft {
         }
         check_length("metadata key", key, limits.id_bytes, "id_bytes")?;
         check_length("metadata value", value, limits.field_bytes, "field_bytes")?;
-        self.0.push((key.into(), value.into()));
+        self.bytes += key.len() + value.len();
+        if self.bytes > limits.metadata_bytes {
+            let max = limits.metadata_bytes;
+            return Err(DecodeError::new(format!(
+                "more than {max} bytes of metadata (limit metadata_bytes)"
+            )));
+        }
+        self.entries.push((key.into(), value.into()));
         Ok(())
     }
 
     pub(super) fn finish(self) -> Metadata {
-        self.0.into_iter().collect()
+        self.entries.into_iter().collect()
     }
 }
 

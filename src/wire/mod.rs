@@ -72,6 +72,8 @@ pub struct Limits {
     pub id_bytes: usize,
     /// Most metadata entries of one instance.
     pub metadata_entries: usize,
+    /// Keys and values of one instance's metadata together, bytes.
+    pub metadata_bytes: usize,
     /// Most items of a replication batch, and of the answer to one. Servers of every kind send 250 at
     /// most.
     pub batch_items: usize,
@@ -86,6 +88,7 @@ impl Default for Limits {
             field_bytes: 256 * 1024,
             id_bytes: 4 * 1024,
             metadata_entries: 1024,
+            metadata_bytes: 512 * 1024,
             batch_items: 1000,
             list_instances: 2_000_000,
         }

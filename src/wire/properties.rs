@@ -468,6 +468,16 @@ fn what_exceeds_a_limit_is_refused_by_its_name() {
         entries.concat()
     );
     assert!(refusal(&many, Format::Xml).contains("limit metadata_entries"));
+    // Each value is short enough, together they are not.
+    let value = "v".repeat(200 * 1024);
+    let json = format!(
+        "{{\"instance\":{{\"metadata\":{{\"a\":\"{value}\",\"b\":\"{value}\",\"c\":\"{value}\"}}}}}}"
+    );
+    assert!(refusal(&json, Format::Json).contains("limit metadata_bytes"));
+    let xml = format!(
+        "<instance><metadata><a>{value}</a><b>{value}</b><c>{value}</c></metadata></instance>"
+    );
+    assert!(refusal(&xml, Format::Xml).contains("limit metadata_bytes"));
     let elements = format!("<instance>{}</instance>", "<a/>".repeat(10_000));
     assert!(refusal(&elements, Format::Xml).contains("limit metadata_entries"));
 

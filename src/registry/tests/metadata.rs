@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::registry::instance::ActionType;
+use crate::registry::rules::MetadataBounds;
 
 fn entries(scene: &Scene) -> Vec<(String, String)> {
     let metadata = &scene.instance("SHOP", "1").metadata;
@@ -97,4 +98,57 @@ fn metadata_leaves_the_override_and_the_clients_report_alone() {
         );
         assert_eq!(scene.lease("SHOP", "1").image.reported, Status::Up);
     }
+}
+
+#[test]
+fn metadata_grows_by_puts_as_far_as_registrations_may_have_it() {
+    let rules = Rules {
+        metadata: MetadataBounds {
+            entries: 3,
+            bytes: 20,
+        },
+        ..Rules::default()
+    };
+    for rules in [
+        rules.clone(),
+        Rules {
+            metadata: rules.metadata,
+            ..Rules::eureka()
+        },
+    ] {
+        let mut scene = Scene::new(&rules);
+        scene.register(instance("SHOP", "1"));
+        let mut put = |entries: &[(&str, &str)]| scene.client(&put_metadata("SHOP", "1", entries));
+        assert_eq!(put(&[("a", "1"), ("b", "2")]), Said::Done);
+        assert_eq!(put(&[("c", "3"), ("d", "4")]), Said::TooMuchMetadata);
+        assert_eq!(put(&[("c", "3")]), Said::Done);
+        // Whoever is at the bound may go on changing what is there.
+        assert_eq!(put(&[("a", "a value of 16 by")]), Said::TooMuchMetadata);
+        assert_eq!(put(&[("a", "of 15 bytes ...")]), Said::Done);
+        assert_eq!(put(&[("b", ""), ("c", "33")]), Said::Done);
+        assert_eq!(put(&[("d", "")]), Said::TooMuchMetadata);
+    }
+}
+
+#[test]
+fn metadata_that_is_beyond_its_bound_already_may_shrink() {
+    let rules = Rules {
+        metadata: MetadataBounds {
+            entries: 0,
+            bytes: 0,
+        },
+        ..Rules::default()
+    };
+    let mut scene = Scene::new(&rules);
+    let mut one = instance("SHOP", "1");
+    one.metadata = [("a".into(), "long".into())].into_iter().collect();
+    scene.register(one);
+    assert_eq!(
+        scene.client(&put_metadata("SHOP", "1", &[("a", "longer")])),
+        Said::TooMuchMetadata
+    );
+    assert_eq!(
+        scene.client(&put_metadata("SHOP", "1", &[("a", "l")])),
+        Said::Done
+    );
 }

@@ -49,6 +49,7 @@ pub(crate) enum Said {
     Evicted(usize, usize),
     Held,
     TooManyHolds,
+    TooMuchMetadata,
 }
 
 impl From<&Reply> for Said {
@@ -61,6 +62,7 @@ impl From<&Reply> for Said {
             Reply::Evicted { evicted, expired } => Self::Evicted(*evicted, *expired),
             Reply::Held(_) => Self::Held,
             Reply::TooManyHolds => Self::TooManyHolds,
+            Reply::TooMuchMetadata => Self::TooMuchMetadata,
         }
     }
 }
