@@ -70,6 +70,16 @@ pub struct Request {
 }
 
 impl Request {
+    /// Each command with who asks for it.
+    pub fn of_each(asked: Vec<(Command, Actor)>, origin: Origin) -> Self {
+        let (commands, actors) = asked.into_iter().unzip();
+        Self {
+            commands,
+            origin,
+            actors: Actors::Each(actors),
+        }
+    }
+
     /// Keeps the first `count` commands; the others as a request of the same kind.
     fn split_off(&mut self, count: usize) -> Self {
         Self {

@@ -9,7 +9,7 @@ use super::answer::{self, Answer};
 use super::path::Between;
 use super::{Api, Head, request};
 use crate::changelog::Request;
-use crate::registry::change::{Actor, Origin};
+use crate::registry::change::Origin;
 use crate::registry::command::Renewal;
 use crate::replication::inbound;
 use crate::replication::reconcile::Comparison;
@@ -100,11 +100,7 @@ impl Api {
         let Ok((compared, commands)) = compared else {
             return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
         };
-        let request = Request {
-            commands,
-            origin,
-            actors: Actor::default().into(),
-        };
+        let request = Request::of_each(commands, origin);
         match self.log.submit_in_pieces(request).await {
             Ok(()) => as_json(&compared),
             Err(why) => answer::unavailable(&why),

@@ -64,6 +64,11 @@ impl DeltaTail {
         Some(self.entries.iter().skip(skipped).map(|entry| &entry.record))
     }
 
+    /// The records of the window, oldest first.
+    pub fn records(&self) -> impl Iterator<Item = &Arc<Record>> {
+        self.entries.iter().map(|entry| &entry.record)
+    }
+
     /// The oldest record of the window.
     pub fn oldest(&self) -> Option<&Arc<Record>> {
         self.entries.front().map(|entry| &entry.record)

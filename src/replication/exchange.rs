@@ -10,7 +10,7 @@ use super::past::{self, Past, Removed};
 use super::reconcile::{self, Comparison, Digests};
 use super::sender::{Ask, COMPARE_APPS, Failure, ItemResult, Kind, Outcome, differing};
 use crate::cache::view_for_peer;
-use crate::changelog::Actors;
+use crate::changelog::Published;
 use crate::registry::Registry;
 use crate::registry::change::Actor;
 use crate::registry::command::{Adoption, Command, Overrides};
@@ -58,7 +58,7 @@ pub struct Repairing<'a> {
 pub fn message(
     ask: &Ask,
     kind: &Kind,
-    registry: &Registry,
+    state: &Published,
     digests: &Digests,
     own_id: &str,
     now: Millis,
@@ -77,10 +77,13 @@ pub fn message(
             body: renewals(items),
         },
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
-        Ask::Compare(portions) => json(
-            super::COMPARE_PATH,
-            to_json(&Comparison::of(registry, portions, now)),
-        ),
+        Ask::Compare(portions) => {
+            let mut question = Comparison::of(&state.registry, portions, now);
+            if let Some(holds) = &mut question.holds {
+                holds::name_callers(holds, &state.delta);
+            }
+            json(super::COMPARE_PATH, to_json(&question))
+        }
     }
 }
 
@@ -200,26 +203,10 @@ pub fn adoption(
 /// What a comparison asks of this side.
 #[derive(Debug)]
 pub struct Repaired {
-    pub commands: Vec<Command>,
-    /// Who asked the peer for each of them.
-    pub actors: Actors,
+    /// Each with who asked the peer for it.
+    pub commands: Vec<(Command, Actor)>,
     /// How many instances could not be read.
     pub refused: usize,
-}
-
-impl Repaired {
-    fn of(commands: Vec<Command>, found: &Compared, refused: usize) -> Self {
-        let callers = found.callers();
-        let caller = |command| callers.get(&Command::key(command)?).cloned();
-        let actors = commands
-            .iter()
-            .map(|command| caller(command).unwrap_or_default());
-        Self {
-            actors: Actors::Each(actors.collect()),
-            commands,
-            refused,
-        }
-    }
 }
 
 /// What follows here from a comparison.
@@ -229,21 +216,38 @@ impl Repaired {
 pub fn repairs(found: &Compared, overrides: Overrides, with: &Repairing<'_>) -> Repaired {
     let registry = with.registry;
     // Holds first: they decide what becomes of the states behind them.
-    let mut commands = holds::news(registry, &found.holds);
+    let callers = found.callers();
+    let asked = |command: Command| {
+        let caller = command.key().and_then(|key| callers.get(&key).cloned());
+        (command, caller.unwrap_or_default())
+    };
+    let news = holds::news(registry, &found.holds);
+    let news = news.map(|(command, caller)| match caller {
+        Some(caller) => (command, caller),
+        None => asked(command),
+    });
+    let mut commands: Vec<(Command, Actor)> = news.collect();
     let ended = |(app, id, dirty, updated): &(String, String, i64, i64)| {
         let (dirty, updated) = (*dirty, *updated);
         let version = Version { dirty, updated };
         (AppName::new(app), InstanceId::new(id), version)
     };
-    commands.extend(reconcile::endings(
+    let endings = reconcile::endings(
         found.cancelled.iter().map(ended),
         found.expired.iter().map(ended),
-    ));
+    );
+    commands.extend(endings.map(asked));
     let Some(list) = &found.newer else {
-        return Repaired::of(commands, found, 0);
+        return Repaired {
+            commands,
+            refused: 0,
+        };
     };
     let Ok(list) = wire::decode_applications(list.get().as_bytes(), &with.limits, with.now) else {
-        return Repaired::of(commands, found, found.newer_count);
+        return Repaired {
+            commands,
+            refused: found.newer_count,
+        };
     };
     let mut refused = list.refused;
     let keys = list
@@ -259,11 +263,11 @@ pub fn repairs(found: &Compared, overrides: Overrides, with: &Repairing<'_>) -> 
             overrides
         };
         match adoption(draft, true, overrides, registry, &removed) {
-            Ok(adopting) => commands.extend(adopting),
+            Ok(adopting) => commands.extend(adopting.into_iter().map(asked)),
             Err(_) => refused += 1,
         }
     }
-    Repaired::of(commands, found, refused)
+    Repaired { commands, refused }
 }
 
 fn to_json(value: &impl Serialize) -> Vec<u8> {
@@ -340,7 +344,7 @@ fn of(lease: &Lease, action: Action) -> OutgoingItem<'_> {
 
 /// Java peers refuse a batch with a key that they do not know.
 fn caller_for<'a>(kind: &Kind, caller: &'a Actor) -> Option<&'a Actor> {
-    (kind.is_ours() && *caller != Actor::UNKNOWN).then_some(caller)
+    kind.is_ours().then_some(caller)
 }
 
 #[cfg(test)]
@@ -422,9 +426,13 @@ mod tests {
         };
         let digests = Digests::default();
         let ask = Ask::Batch(items);
+        let state = Published {
+            registry: here.registry.clone(),
+            delta: here.delta.clone(),
+        };
         let body = |kind: &Kind| {
             let now = here.now.mono;
-            message(&ask, kind, &here.registry, &digests, "here", now).body
+            message(&ask, kind, &state, &digests, "here", now).body
         };
         for is_our_kind in [false, true] {
             let bytes = body(if is_our_kind { &ours } else { &Kind::Java });

@@ -2,15 +2,19 @@
 //! since they are few. The overrides that they come with travel as any other change; Java peers hear of
 //! nothing else.
 
+use std::collections::HashMap;
 use std::hash::Hasher;
 
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use crate::registry::Registry;
+use crate::registry::change::{Actor, HoldEffect};
 use crate::registry::command::Command;
+use crate::registry::delta::DeltaTail;
 use crate::registry::hold::{HOLDS_MAX, Hold, HoldKind};
 use crate::types::{AppName, InstanceId, Millis};
+use crate::wire::Caller;
 
 /// Among the digests of applications, the name under which holds are: no application is called so.
 pub const NAME: &str = "";
@@ -24,6 +28,9 @@ pub struct Told {
     until: u64,
     at: u64,
     released: bool,
+    /// Who asked for it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    caller: Option<Caller>,
 }
 
 impl Told {
@@ -65,21 +72,44 @@ pub fn all(registry: &Registry) -> Vec<Told> {
             until: hold.until.0,
             at: hold.at.0,
             released: hold.is_released,
+            caller: None,
         })
         .collect()
 }
 
-/// What the other side knows that is news here, as commands; unreadable ones are left out.
-pub fn news(registry: &Registry, told: &[Told]) -> Vec<Command> {
-    told.iter()
-        .take(HOLDS_MAX)
-        .filter_map(|told| {
-            let hold = told.hold()?;
-            let (app, id) = (AppName::new(&told.app), InstanceId::new(&told.id));
-            let known = registry.known_hold(&app, &id);
-            known
-                .is_none_or(|known| hold.is_later_than(known))
-                .then_some(Command::Hold { app, id, hold })
-        })
-        .collect()
+/// Names those who asked for holds within the delta window: what is news to another node is hardly older.
+pub fn name_callers(told: &mut [Told], delta: &DeltaTail) {
+    let mut callers = HashMap::new();
+    for record in delta.records() {
+        let change = &record.change;
+        if let HoldEffect::Put(hold) = change.hold_effect
+            && let Some(caller) = Caller::of(&record.actor)
+        {
+            let key = (change.app.as_str(), change.id.as_str(), hold.at.0);
+            callers.insert(key, caller);
+        }
+    }
+    if callers.is_empty() {
+        return;
+    }
+    for one in told {
+        let key = (one.app.as_str(), one.id.as_str(), one.at);
+        one.caller = callers.get(&key).cloned();
+    }
+}
+
+/// What the other side knows that is news here, as commands, each with who asked for it there; unreadable
+/// ones are left out.
+pub fn news(registry: &Registry, told: &[Told]) -> impl Iterator<Item = (Command, Option<Actor>)> {
+    told.iter().take(HOLDS_MAX).filter_map(move |told| {
+        let hold = told.hold()?;
+        let (app, id) = (AppName::new(&told.app), InstanceId::new(&told.id));
+        let known = registry.known_hold(&app, &id);
+        known
+            .is_none_or(|known| hold.is_later_than(known))
+            .then(|| {
+                let caller = told.caller.as_ref().map(Caller::actor);
+                (Command::Hold { app, id, hold }, caller)
+            })
+    })
 }

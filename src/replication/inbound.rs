@@ -2,7 +2,7 @@
 //! and comparisons of registries. Java peers never see these paths.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -18,7 +18,7 @@ use crate::registry::command::{Command, Reply};
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
-use crate::wire::{self, Detail, Format};
+use crate::wire::{self, Caller, Detail, Format};
 
 /// Bytes of instances in an answer at most, of which one is told in any case.
 pub const ANSWER_BYTES: usize = 4 << 20;
@@ -49,43 +49,15 @@ pub struct Compared {
     pub holds: Vec<Told>,
     /// Who made what is told newer, cancelled or expired so, where the asked side's log says it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub callers: Vec<Caller>,
+    pub callers: Vec<CallerOf>,
 }
 
 /// Who asked the asked side for the last change of an instance.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Caller {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CallerOf {
     app: String,
     id: String,
-    principal: Option<String>,
-    address: Option<String>,
-    user_agent: Option<String>,
-    reason: Option<String>,
-}
-
-impl Caller {
-    fn of((app, id): &Key, actor: &Actor) -> Self {
-        let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
-        Self {
-            app: app.to_string(),
-            id: id.to_string(),
-            principal: text(&actor.principal),
-            address: text(&actor.address),
-            user_agent: text(&actor.user_agent),
-            reason: text(&actor.reason),
-        }
-    }
-
-    fn actor(&self) -> Actor {
-        let text = |text: &Option<String>| text.as_deref().map(Actor::cut);
-        Actor {
-            principal: text(&self.principal),
-            address: text(&self.address),
-            user_agent: text(&self.user_agent),
-            reason: text(&self.reason),
-        }
-    }
+    caller: Caller,
 }
 
 impl Compared {
@@ -105,9 +77,9 @@ impl Compared {
 
     /// Who asked the asked side for what it tells, by instance.
     pub fn callers(&self) -> HashMap<Key, Actor> {
-        let one = |caller: &Caller| {
-            let key = (AppName::new(&caller.app), InstanceId::new(&caller.id));
-            (key, caller.actor())
+        let one = |of: &CallerOf| {
+            let key = (AppName::new(&of.app), InstanceId::new(&of.id));
+            (key, of.caller.actor())
         };
         self.callers.iter().map(one).collect()
     }
@@ -194,7 +166,7 @@ impl Fingerprints {
 }
 
 /// Compares at `now` (monotonic): the answer, and the commands that end here what the other side cancelled
-/// or what ran out there. May wait for the disk. If the log does not take them now, the next comparison finds the same again.
+/// or what ran out there, each with who asked for it there. May wait for the disk. If the log does not take them now, the next comparison finds the same again.
 ///
 /// `told` is up to where the other side has heard of our changes; `None` if it is told nothing. What
 /// was changed here behind it is not asked for: first that change has to get there. Of what is newer
@@ -206,7 +178,7 @@ pub fn compare(
     (own_id, past): (&str, &dyn Past),
     now: Millis,
     answer_bytes: usize,
-) -> (Compared, Vec<Command>) {
+) -> (Compared, Vec<(Command, Actor)>) {
     let mut repairs = reconcile::compare(&state.registry, question, past, now);
     if let Some(told) = told {
         let records = state.delta.since(told.next());
@@ -229,13 +201,13 @@ pub fn compare(
     // Holds first: they decide what becomes of the states behind them.
     let mut commands = Vec::new();
     if let Some(theirs) = &question.holds {
-        commands = holds::news(&state.registry, theirs);
+        let news = holds::news(&state.registry, theirs);
+        commands.extend(news.map(|(command, caller)| (command, caller.unwrap_or_default())));
         answer.holds = holds::all(&state.registry);
+        holds::name_callers(&mut answer.holds, &state.delta);
     }
-    commands.extend(reconcile::endings(
-        repairs.cancelled_there,
-        repairs.expired_there,
-    ));
+    let endings = reconcile::endings(repairs.cancelled_there, repairs.expired_there);
+    commands.extend(endings.map(|command| (command, Actor::UNKNOWN)));
     (answer, commands)
 }
 
@@ -277,7 +249,7 @@ fn answer(
 }
 
 /// Who made what is told of `repairs` so; of what is newer here so many are told.
-fn callers(state: &Published, repairs: &Repairs, newer: usize, past: &dyn Past) -> Vec<Caller> {
+fn callers(state: &Published, repairs: &Repairs, newer: usize, past: &dyn Past) -> Vec<CallerOf> {
     let registry = &state.registry;
     let changed = repairs.ours_newer.iter().take(newer);
     let changed = changed.filter_map(|key| {
@@ -292,9 +264,12 @@ fn callers(state: &Published, repairs: &Repairs, newer: usize, past: &dyn Past) 
     let changes: Vec<(Lsn, Key)> = changed.chain(ended).collect();
     let positions: Vec<Lsn> = changes.iter().map(|(lsn, _)| *lsn).collect();
     let actors = past.callers(&positions);
-    let one = |(lsn, key): &(Lsn, Key)| {
-        let actor = actors.get(lsn).filter(|actor| **actor != Actor::UNKNOWN)?;
-        Some(Caller::of(key, actor))
+    let one = |(lsn, (app, id)): &(Lsn, Key)| {
+        Some(CallerOf {
+            app: app.to_string(),
+            id: id.to_string(),
+            caller: Caller::of(actors.get(lsn)?)?,
+        })
     };
     changes.iter().filter_map(one).collect()
 }

@@ -17,7 +17,7 @@ use super::past::Removed;
 use super::patience::Patience;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
 use super::transport::Answer;
-use crate::changelog::{Actors, Request};
+use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
@@ -137,14 +137,7 @@ impl PeerTask {
                         .then(|| context.digests.of(&state.registry))
                         .unwrap_or_default();
                     let (kind, own_id) = (sender.kind(), &context.own_id);
-                    Some(exchange::message(
-                        ask,
-                        kind,
-                        &state.registry,
-                        &digests,
-                        own_id,
-                        now,
-                    ))
+                    Some(exchange::message(ask, kind, &state, &digests, own_id, now))
                 }
             };
             let cursor = sender.cursor().unwrap_or_default();
@@ -328,7 +321,7 @@ impl PeerTask {
                     if refused > 0 {
                         warn!(peer.url = %self.name, refused, "{refused} instances of {} cannot be read", self.name);
                     }
-                    self.submit(repaired.commands, repaired.actors).await;
+                    self.submit(repaired.commands).await;
                 }
                 Effect::Cursor(_) => {}
                 Effect::GaveUp { app, id, status } => warn!(
@@ -337,7 +330,8 @@ impl PeerTask {
                 ),
             }
         }
-        self.submit(adopted, Actor::UNKNOWN.into()).await;
+        let nobody = |command| (command, Actor::UNKNOWN);
+        self.submit(adopted.into_iter().map(nobody).collect()).await;
     }
 
     /// Says that instances differed, and once that repairs do not help.
@@ -376,15 +370,13 @@ impl PeerTask {
             })
     }
 
-    async fn submit(&self, commands: Vec<Command>, actors: Actors) {
+    /// Commands, each with who asked the peer for it.
+    async fn submit(&self, commands: Vec<(Command, Actor)>) {
         if commands.is_empty() {
             return;
         }
-        let request = Request {
-            commands,
-            origin: Origin::Peer(self.name.as_str().into()),
-            actors,
-        };
+        let origin = Origin::Peer(self.name.as_str().into());
+        let request = Request::of_each(commands, origin);
         if let Err(why) = self.context.log.submit_in_pieces(request).await {
             warn!(peer.url = %self.name, reason = %why, "what {} has newer is not taken over: {why}", self.name);
         }

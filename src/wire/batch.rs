@@ -16,7 +16,7 @@ use super::json::write::push_str;
 use super::text::{push_int, shown};
 use super::xml::write::Elements;
 use super::{
-    DecodeError, Detail, Dialect, Draft, Format, InstanceView, Limits, write_instance_bare,
+    Caller, DecodeError, Detail, Dialect, Draft, Format, InstanceView, Limits, write_instance_bare,
 };
 
 /// What a batch item asks for; the names are those of the wire.
@@ -166,7 +166,7 @@ fn item<'a>(
             "instanceInfo" if value == Token::Null => item.instance = None,
             "instanceInfo" => item.instance = Some(instance(tokens, &value, context)?),
             "action" => item.action = action(tokens, &value)?,
-            "caller" => item.caller = caller(tokens, &value)?,
+            "caller" => item.caller = Caller::read(tokens, &value)?,
             _ => unknown_key(tokens, name, &value, context.dialect)?,
         }
         Ok(())
@@ -214,26 +214,6 @@ fn action(tokens: &Tokens<'_>, value: &Token<'_>) -> Result<Option<Action>, Deco
             .ok_or_else(|| tokens.error(format!("unknown action {}", shown(text)))),
         other => Err(tokens.error(format!("action is {}, not a text", other.kind()))),
     }
-}
-
-/// Texts are cut as those of a request's headers are.
-fn caller<'a>(tokens: &mut Tokens<'a>, value: &Token<'a>) -> Result<Option<Actor>, DecodeError> {
-    if *value == Token::Null {
-        return Ok(None);
-    }
-    let mut caller = Actor::UNKNOWN;
-    members(tokens, value, |tokens, name, value| {
-        let known = match name {
-            "principal" => &mut caller.principal,
-            "address" => &mut caller.address,
-            "userAgent" => &mut caller.user_agent,
-            "reason" => &mut caller.reason,
-            _ => return tokens.skip(&value),
-        };
-        *known = text(tokens, name, &value, usize::MAX)?.map(|text| Actor::cut(&text));
-        Ok(())
-    })?;
-    Ok(Some(caller))
 }
 
 /// The answer to one item.
@@ -350,35 +330,13 @@ pub fn write_batch<'a>(out: &mut Vec<u8>, items: impl IntoIterator<Item = Outgoi
         }
         out.extend_from_slice(b",\"action\":");
         push_str(out, item.action.as_str());
-        if let Some(caller) = item.caller {
-            write_caller(out, caller);
+        if let Some(caller) = item.caller.and_then(Caller::of) {
+            out.extend_from_slice(b",\"caller\":");
+            caller.write(out);
         }
         out.push(b'}');
     }
     out.extend_from_slice(b"]}");
-}
-
-fn write_caller(out: &mut Vec<u8>, caller: &Actor) {
-    out.extend_from_slice(b",\"caller\":");
-    let mut before = b'{';
-    for (name, text) in [
-        ("principal", &caller.principal),
-        ("address", &caller.address),
-        ("userAgent", &caller.user_agent),
-        ("reason", &caller.reason),
-    ] {
-        if let Some(text) = text {
-            out.push(before);
-            push_str(out, name);
-            out.push(b':');
-            push_str(out, text);
-            before = b',';
-        }
-    }
-    if before == b'{' {
-        out.push(before);
-    }
-    out.push(b'}');
 }
 
 /// A peer's answer to one item.

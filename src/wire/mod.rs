@@ -7,6 +7,7 @@
 
 pub mod accept;
 pub mod batch;
+mod caller;
 mod draft;
 mod json;
 mod list;
@@ -18,6 +19,7 @@ use std::fmt;
 
 use crate::registry::instance::Instance;
 
+pub use caller::Caller;
 pub use draft::{DataCenterDraft, Draft, Refusal, validate};
 pub use json::list::{PeerList, decode_applications};
 pub use list::{

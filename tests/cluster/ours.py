@@ -464,6 +464,11 @@ def callers(cluster):
         actor = entry["actor"]
         expect((entry["origin"], actor["user_agent"]) == ("peer", "deployer/2"), f"b says who asked: {entry}")
         expect(actor["address"] == "127.0.0.1" and actor["peer"], f"b says from where, and who passed it on: {actor}")
+    for id_, hold in ((asked[0][0], "drain"), ("unborn", "quarantine")):
+        a.own(f"{hold}/apps/ASKED/{id_}?for=1h&reason=to%20{hold}", "POST")
+        entry = wait_for(lambda: told(id_, f"to {hold}"), CPU_S, f"b says why there is a {hold}")  # noqa: B023
+        wait_for(lambda: told(id_, f"to {hold}")["kind"] in ("drained", "quarantined"), CPU_S, f"b has the {hold}")  # noqa: B023
+        expect(entry["actor"]["address"] == "127.0.0.1", f"and from where: {entry}")
     b.kill()
     away = list(changes("away", ("registered", "override-set", "metadata-updated")))
     ask(f"apps/ASKED/{asked[0][0]}", "DELETE", "scaled in")

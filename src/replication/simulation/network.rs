@@ -61,8 +61,8 @@ impl World {
                 let this = &self.nodes[node];
                 let digests = this.digests.of(&this.published.registry);
                 let kind = link.sender.kind();
-                let (registry, own_id) = (&this.published.registry, &this.name);
-                let message = exchange::message(&ask, kind, registry, &digests, own_id, mono);
+                let (state, own_id) = (&this.published, &this.name);
+                let message = exchange::message(&ask, kind, state, &digests, own_id, mono);
                 if let Ask::Batch(items) = &ask {
                     self.items += items.len() as u64;
                 }
@@ -329,7 +329,11 @@ impl World {
                     };
                     let repaired = exchange::repairs(&found, overrides, &with);
                     assert_eq!(repaired.refused, 0, "instances that cannot be read");
-                    repaired.commands
+                    repaired
+                        .commands
+                        .into_iter()
+                        .map(|(command, _)| command)
+                        .collect()
                 }
                 Effect::Cursor(_) => continue,
                 Effect::GaveUp { app, id, status } => {

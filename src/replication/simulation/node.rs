@@ -379,6 +379,8 @@ impl SimNode {
                 let (compared, commands) =
                     inbound::compare(&self.published, &question, told, asked, mono, bytes);
                 let origin = Origin::Peer(name.into());
+                let commands: Vec<Command> =
+                    commands.into_iter().map(|(command, _)| command).collect();
                 let (_, waits) = self.submit(&commands, &origin, time);
                 let body = serde_json::to_vec(&compared).expect("a comparison");
                 if !waits {
