@@ -317,6 +317,19 @@ impl Api {
         self.gate.is_open(self.clock.now().mono)
     }
 
+    /// Whether reads of the registry are answered, for documents about this node.
+    fn reads_facts(&self) -> serde_json::Value {
+        let opens_in_ms = self.gate.opens_in(self.clock.now().mono);
+        if opens_in_ms == 0 {
+            return serde_json::json!({ "open": true });
+        }
+        serde_json::json!({
+            "open": false,
+            "reason": "the store was empty: the registry is being copied from a peer",
+            "opens_in_ms": opens_in_ms,
+        })
+    }
+
     fn own_id(&self) -> &str {
         &self.config.instance.instance_id
     }

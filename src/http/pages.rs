@@ -97,7 +97,14 @@ impl Api {
         let mut details = store_facts(&stats);
         details["reason"] = json!(reason);
         details["lsn"] = json!(state.lsn().0);
+        let reads = self.reads_facts();
+        let reads_word = if reads["open"] == true {
+            "UP"
+        } else {
+            "OUT_OF_SERVICE"
+        };
         json!({
+            "reads": { "status": reads_word, "details": reads },
             "store": { "status": word, "details": details },
             "registry": { "status": "UP", "details": {
                 "instances": state.registry.len(),

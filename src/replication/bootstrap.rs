@@ -2,19 +2,21 @@
 //! anything, whatever its status or data centre, before it answers reads (design 2). The original
 //! copies only instances that are UP (`spring.md` 2).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::Context;
 use super::dns::Names;
 use super::exchange::adoption;
 use super::membership::Membership;
 use super::past::Removed;
+use super::sender::Failure;
 use super::transport::COPYING;
 use crate::changelog::Request;
 use crate::config::{Config, ServiceUrl};
@@ -43,7 +45,12 @@ impl ReadsGate {
     }
 
     pub fn is_open(&self, now: Millis) -> bool {
-        now.0 >= self.opens_at.load(Ordering::Relaxed)
+        self.opens_in(now) == 0
+    }
+
+    /// How long they stay closed at most, ms; 0 once they are open.
+    pub fn opens_in(&self, now: Millis) -> u64 {
+        self.opens_at.load(Ordering::Relaxed).saturating_sub(now.0)
     }
 
     /// Opens at once.
@@ -59,7 +66,60 @@ enum Had {
     Nothing,
     /// It is copying itself, and has what clients have told it meanwhile.
     Copying,
-    NoAnswer,
+    /// It is this very node.
+    Ourselves,
+    /// Why there is no usable answer, or the copy was not stored.
+    NoAnswer(String),
+}
+
+/// What is said of the peers while nobody replicates to them yet: the same as later, in the same place.
+struct Told<'c> {
+    context: &'c Context,
+    /// The peers that are in the states because of this.
+    names: BTreeSet<String>,
+}
+
+impl Told<'_> {
+    /// These are the peers.
+    fn follow(&mut self, urls: &[ServiceUrl]) {
+        let names: BTreeSet<String> = urls.iter().map(ToString::to_string).collect();
+        for gone in self.names.difference(&names) {
+            self.context.states.remove(gone);
+        }
+        for new in names.difference(&self.names) {
+            self.context.states.update(new, |_| {});
+        }
+        self.names = names;
+    }
+
+    fn heard(&mut self, url: &ServiceUrl, had: &Had) {
+        let (name, states) = (url.to_string(), &self.context.states);
+        match had {
+            Had::Ourselves => states.remove(&name),
+            Had::NoAnswer(why) => {
+                let mut is_news = false;
+                states.update(&name, |state| {
+                    is_news = state.error.as_ref() != Some(why);
+                    state.is_reachable = false;
+                    state.error = Some(why.clone());
+                });
+                // A round a second: once is enough.
+                if is_news {
+                    warn!(peer.url = %url, "no copy from {url}, trying on: {why}");
+                } else {
+                    debug!(peer.url = %url, "no copy from {url}: {why}");
+                }
+            }
+            Had::Instances(_) | Had::Nothing | Had::Copying => {
+                let now = self.context.clock.now().wall;
+                states.update(&name, |state| {
+                    state.is_reachable = true;
+                    state.last_success = now;
+                    state.error = None;
+                });
+            }
+        }
+    }
 }
 
 /// Copies from the first peer that has anything. Ends without a copy when every peer has said that it
@@ -74,6 +134,10 @@ pub(super) async fn copy<N: Names>(
 ) {
     info!("the store is empty: copying the registry from a peer");
     let mut rounds_together = 0;
+    let mut told = Told {
+        context,
+        names: BTreeSet::new(),
+    };
     loop {
         tokio::select! {
             biased;
@@ -81,6 +145,7 @@ pub(super) async fn copy<N: Names>(
             () = membership.refresh() => {}
         }
         let urls = membership.urls();
+        told.follow(&urls);
         let (mut empty, mut copying) = (0, 0);
         for url in &urls {
             let had = tokio::select! {
@@ -88,14 +153,15 @@ pub(super) async fn copy<N: Names>(
                 () = stop.cancelled() => return,
                 had = copy_from(context, config, url) => had,
             };
+            told.heard(url, &had);
             match had {
                 Had::Instances(count) => {
                     info!(peer.url = %url, instances = count, "copied {count} instances from {url}");
                     return;
                 }
-                Had::Nothing => empty += 1,
+                Had::Nothing | Had::Ourselves => empty += 1,
                 Had::Copying => copying += 1,
-                Had::NoAnswer => {}
+                Had::NoAnswer(_) => {}
             }
         }
         if empty == urls.len() && membership.is_settled() {
@@ -132,30 +198,21 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
         .await;
     let answer = match sent {
         Ok(answer) if answer.status == 200 => answer,
-        Ok(answer) => {
-            warn!(peer.url = %url, status = answer.status, "{url} answers the copy with {}", answer.status);
-            return Had::NoAnswer;
-        }
-        Err(failure) => {
-            warn!(peer.url = %url, "no copy from {url}: {failure}");
-            return Had::NoAnswer;
-        }
+        Ok(answer) => return Had::NoAnswer(Failure::Status(answer.status).to_string()),
+        Err(failure) => return Had::NoAnswer(failure.to_string()),
     };
     let is_ourselves = answer
         .identity()
         .is_some_and(|identity| identity == context.identity);
     if is_ourselves {
-        return Had::Nothing;
+        return Had::Ourselves;
     }
     let is_our_kind = answer.identity().is_some();
     let is_copying = answer.headers.contains_key(&COPYING);
     let now = context.clock.now().wall.signed();
     let list = match wire::decode_applications(&answer.body, &config.limits.of_decoders(), now) {
         Ok(list) => list,
-        Err(error) => {
-            warn!(peer.url = %url, %error, "the registry of {url} cannot be read: {error}");
-            return Had::NoAnswer;
-        }
+        Err(error) => return Had::NoAnswer(format!("its registry cannot be read: {error}")),
     };
     if list.drafts.is_empty() {
         return Had::Nothing;
@@ -191,8 +248,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
         actors: Actor::default().into(),
     };
     if let Err(why) = context.log.submit_in_pieces(request).await {
-        warn!(peer.url = %url, reason = %why, "the copy from {url} was not stored: {why}");
-        return Had::NoAnswer;
+        return Had::NoAnswer(format!("the copy was not stored: {why}"));
     }
     Had::Instances(count)
 }

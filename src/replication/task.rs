@@ -203,7 +203,7 @@ impl PeerTask {
             Err(failure) => return Exchanged::Outcome(Outcome::Failed(failure), None),
         };
         if matches!(ask, Ask::Probe) && kind != *sender.kind() {
-            info!(peer.url = %self.name, kind = ?kind, "replicating to {}", self.name);
+            info!(peer.url = %self.name, %kind, "replicating to {}, {kind}", self.name);
         }
         let now = self.context.clock.now().wall.signed();
         let (context, ask) = (self.context.clone(), ask.clone());

@@ -6,7 +6,8 @@ import time
 
 import harness
 from nodes import (
-    Eurekad, Traffic, beats, dirty_now, equal, expect, instance, pipelined, register_everywhere, shuffled, wait_for,
+    READY_S, Eurekad, Traffic, beats, dirty_now, equal, expect, instance, pipelined, register_everywhere, shuffled,
+    wait_for,
 )
 
 HEALED_S = 5  # what the README promises: equal within that of the end of any partition
@@ -467,7 +468,8 @@ def callers(cluster):
     for id_, hold in ((asked[0][0], "drain"), ("unborn", "quarantine")):
         a.own(f"{hold}/apps/ASKED/{id_}?for=1h&reason=to%20{hold}", "POST")
         entry = wait_for(lambda: told(id_, f"to {hold}"), CPU_S, f"b says why there is a {hold}")  # noqa: B023
-        wait_for(lambda: told(id_, f"to {hold}")["kind"] in ("drained", "quarantined"), CPU_S, f"b has the {hold}")  # noqa: B023
+        kind = f"{hold.removesuffix('e')}ed"
+        wait_for(lambda: told(id_, f"to {hold}")["kind"] == kind, CPU_S, f"b has the {hold}")  # noqa: B023
         expect(entry["actor"]["address"] == "127.0.0.1", f"and from where: {entry}")
     b.kill()
     away = list(changes("away", ("registered", "override-set", "metadata-updated")))
@@ -478,5 +480,32 @@ def callers(cluster):
         wait_for(lambda: told(id_, reason), CPU_S, f"b says why {id_} changed while it was away: {reason}")  # noqa: B023
 
 
+def nobody_to_copy_from(cluster):
+    """an empty node that finds no peer to copy from says so wherever it is asked, and once in its log"""
+    a, b = cluster.eurekads(2)
+    cluster.mesh()
+    a.start()
+
+    def stays_closed():
+        node = a.own("node")
+        return node["peers"] and node["peers"][0]["error"] and node
+
+    node = wait_for(stays_closed, READY_S, "it knows of its peer, and what is wrong with it")
+    expect(node["reads"]["open"] is False and node["reads"]["opens_in_ms"] > 0, f"reads are closed: {node['reads']}")
+    expect([p["peer"] for p in node["peers"]] == [b.url], f"it is no peer of itself: {node['peers']}")
+    expect(not node["peers"][0]["reachable"], f"the peer cannot be reached: {node['peers']}")
+    health = json.loads(harness.fetch(f"http://{a.host}:{a.port}/actuator/health")[1])["components"]
+    expect(health["reads"]["status"] == "OUT_OF_SERVICE", f"health says it: {health}")
+    expect(b.url in health["peers"]["details"], f"and knows of the peer: {health}")
+    metrics = harness.fetch(f"http://{a.host}:{a.port}/metrics")[1].decode()
+    expect(f'eurekad_peer_reachable{{peer="{b.url}"}} 0' in metrics, "and so do the metrics")
+    time.sleep(3)
+    said = [line for line in a.log.read_text().splitlines() if "no copy from" in line]
+    expect(len(said) == 1, f"the log says it once: {said}")
+    b.start()
+    wait_for(lambda: a.own("node")["reads"]["open"], READY_S, "it opens once its peer is there")
+    wait_for(lambda: a.own("node")["peers"][0]["reachable"], CPU_S, "and replicates to it")
+
+
 SCENARIOS = [copy_before_reads, partition, catch_up, restart_all, bad_weather, slow_peer, double_id, noisy_client,
-             credentials, holds, callers]
+             credentials, holds, callers, nobody_to_copy_from]

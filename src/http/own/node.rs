@@ -44,6 +44,7 @@ impl Api {
             "oldest": horizon.and_then(|horizon| horizon.oldest).map(times::format),
             "instances": state.registry.len(),
             "applications": state.registry.app_count(),
+            "reads": self.reads_facts(),
             "store": store,
             "self_preservation": self.self_preservation(),
             "peers": self.peer_list(),

@@ -26,6 +26,17 @@ pub enum Kind {
     Ours { node_id: String },
 }
 
+/// What the peer is, for the log.
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("a node of an unknown kind"),
+            Self::Java => f.write_str("a node that speaks the original's protocol only"),
+            Self::Ours { node_id } => write!(f, "the eurekad node {node_id}"),
+        }
+    }
+}
+
 impl Kind {
     pub fn is_ours(&self) -> bool {
         matches!(self, Self::Ours { .. })
