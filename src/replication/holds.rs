@@ -76,7 +76,7 @@ pub fn news(registry: &Registry, told: &[Told]) -> Vec<Command> {
         .filter_map(|told| {
             let hold = told.hold()?;
             let (app, id) = (AppName::new(&told.app), InstanceId::new(&told.id));
-            let known = registry.known_hold(&app, &id);
+            let known = registry.known_hold(&app, &id, hold.kind);
             known
                 .is_none_or(|known| hold.is_later_than(known))
                 .then_some(Command::Hold { app, id, hold })
