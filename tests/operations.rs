@@ -110,6 +110,14 @@ fn a_quarantined_id_stays_out_until_it_is_released_or_its_time_is_over() {
     assert_eq!(node.ask("DELETE", "/eureka/apps/SHOP/a", &[]).status, 200);
     node.register("a");
     assert_eq!(node.status("a").as_deref(), Some("OUT_OF_SERVICE"));
+    // Nor does a deployment's drain end it.
+    let refused = node.ask("POST", "/drain/apps/SHOP/a?for=1ms", &[]);
+    assert_eq!(refused.status, 409);
+    assert_eq!(refused.json()["hold"]["kind"], "quarantine");
+    let why = detail(&refused);
+    let is_clear = why.contains("quarantined until 2") && why.contains("DELETE /quarantine");
+    assert!(is_clear, "{why}");
+    assert_eq!(node.ask("DELETE", "/drain/apps/SHOP/a", &[]).status, 404);
     let released = node.ask("DELETE", "/quarantine/apps/SHOP/a", &[]);
     assert_eq!(released.status, 200);
     assert_eq!(released.json()["released"], true);

@@ -1,6 +1,7 @@
 //! `eurekad export`: the registry or the whole log, from a running node or a stopped store.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -15,9 +16,9 @@ use super::sink::Sink;
 use crate::changelog::{holds_of, leases_of, overrides_of};
 use crate::portable::{self, End, FORM, Head, PortableLine, State};
 use crate::registry::Registry;
-use crate::registry::change::{HoldEffect, LeaseImage, Record};
+use crate::registry::change::{LeaseImage, Record};
 use crate::registry::status::Status;
-use crate::store::{Checkpoint, CheckpointHold, CheckpointLease, CheckpointOverride, LogReader};
+use crate::store::{Checkpoint, CheckpointLease, CheckpointOverride, LogReader};
 use crate::types::{InstanceId, Lsn, Millis};
 use crate::wire::{
     self, Detail, Draft, Format, InstanceView, LeaseTimes, Limits, decode_applications,
@@ -304,7 +305,7 @@ async fn served_history(
     sink.line(&head(first, last, node_id).to_json(), screen)?;
     let mut end = End::default();
     let mut newest = std::collections::BTreeMap::new();
-    let mut holds = std::collections::BTreeMap::new();
+    let mut holds = Registry::new(Arc::default());
     let mut lines = Lines::default();
     let mut take = |line: &[u8], screen: &mut Screen| -> Result<(), Failure> {
         if line.is_empty() {
@@ -326,9 +327,7 @@ async fn served_history(
             screen.progress(&format!("{} records", end.records));
         }
         let key = (record.change.app.clone(), record.change.id.clone());
-        if let HoldEffect::Put(hold) = record.change.hold_effect {
-            holds.insert(key.clone(), hold);
-        }
+        holds.evolve_hold(&record.change, record.at);
         newest.insert(key, record.lsn);
         let line = PortableLine::Record(Box::new(record));
         sink.line(&line.to_json(), screen)
@@ -352,10 +351,7 @@ async fn served_history(
         at: now,
         leases: Vec::new(),
         overrides: Vec::new(),
-        holds: holds
-            .into_iter()
-            .map(|((app, id), hold)| CheckpointHold { app, id, hold })
-            .collect(),
+        holds: holds_of(&holds).collect(),
         expected_clients: listed.drafts.len() as u64,
     };
     for draft in listed.drafts {

@@ -5,9 +5,13 @@
 //! Both are overrides with an end: everything that reads overrides, Java peers among them, sees
 //! `OUT_OF_SERVICE`.
 //!
-//! Nodes of our own kind exchange their holds. Of two about one instance the later word counts
+//! A quarantine is the stronger word: it ends a drain, and no drain ends it or is accepted beside it.
+//!
+//! Nodes of our own kind exchange their holds. Of two of one kind about one instance the later word counts
 //! ([`Hold::is_later_than`]); a released one is remembered until its time would have been over anyway, so
-//! that no node brings it back.
+//! that no node brings it back. The kinds are kept apart, so that it does not matter which of them a node
+//! hears of first: a drain that a node accepted which had not heard of an earlier quarantine waits behind it,
+//! and is all that is left where the quarantine turns out to have been released before.
 
 use std::sync::Arc;
 
@@ -68,10 +72,16 @@ impl Hold {
         !self.is_released
     }
 
-    /// Whether this word counts rather than the other one about the same instance. All nodes agree.
+    /// Whether this word counts rather than the other one of the same kind about the same instance. All
+    /// nodes agree.
     pub fn is_later_than(&self, other: &Self) -> bool {
-        let order = |hold: &Self| (hold.at, hold.is_released, hold.kind, hold.until);
+        let order = |hold: &Self| (hold.at, hold.is_released, hold.until);
         order(self) > order(other)
+    }
+
+    /// Whether this is a quarantine that ends that drain of the same instance.
+    fn ends(&self, drain: &Self) -> bool {
+        self.kind == HoldKind::Quarantine && self.is_active() && self.at >= drain.at
     }
 
     fn released(self, at: Millis) -> Self {
@@ -86,26 +96,35 @@ impl Hold {
 impl Registry {
     /// Everything that is known of holds, released ones included.
     pub fn holds(&self) -> impl Iterator<Item = (&AppName, &InstanceId, &Hold)> {
-        self.holds.iter().map(|((app, id), hold)| (app, id, hold))
+        self.holds.iter().map(|((app, id, _), hold)| (app, id, hold))
     }
 
     /// The hold of an instance, if one is in force.
     pub fn hold_of(&self, app: &AppName, id: &InstanceId) -> Option<&Hold> {
-        self.known_hold(app, id).filter(|hold| hold.is_active())
+        self.quarantine_of(app, id)
+            .or_else(|| self.active_hold(app, id, HoldKind::Drain))
     }
 
-    /// What is known of holds of an instance, be it that one was released.
-    pub fn known_hold(&self, app: &AppName, id: &InstanceId) -> Option<&Hold> {
+    /// What is known of an instance's holds of a kind, be it that one was released.
+    pub fn known_hold(&self, app: &AppName, id: &InstanceId, kind: HoldKind) -> Option<&Hold> {
         if self.holds.is_empty() {
             return None;
         }
-        self.holds.get(&(app.clone(), id.clone()))
+        self.holds.get(&(app.clone(), id.clone(), kind))
+    }
+
+    fn active_hold(&self, app: &AppName, id: &InstanceId, kind: HoldKind) -> Option<&Hold> {
+        self.known_hold(app, id, kind)
+            .filter(|hold| hold.is_active())
+    }
+
+    fn quarantine_of(&self, app: &AppName, id: &InstanceId) -> Option<&Hold> {
+        self.active_hold(app, id, HoldKind::Quarantine)
     }
 
     /// Whether the id may not be UP, whatever anybody says.
     pub(super) fn is_quarantined(&self, app: &AppName, id: &InstanceId) -> bool {
-        self.hold_of(app, id)
-            .is_some_and(|hold| hold.kind == HoldKind::Quarantine)
+        self.quarantine_of(app, id).is_some()
     }
 
     /// What somebody hears who wants a quarantined instance back. Peers that do not know of it are not
@@ -116,10 +135,7 @@ impl Registry {
         id: &InstanceId,
         context: &Context,
     ) -> Option<Decision> {
-        let hold = self.hold_of(app, id)?;
-        if hold.kind != HoldKind::Quarantine {
-            return None;
-        }
+        let hold = self.quarantine_of(app, id)?;
         Some(Decision::reply(if context.is_replication {
             Reply::Done
         } else {
@@ -134,11 +150,9 @@ impl Registry {
         id: &InstanceId,
         context: &Context,
     ) -> HoldEffect {
-        match self.hold_of(app, id) {
-            Some(hold) if hold.kind == HoldKind::Drain => {
-                HoldEffect::Put(hold.released(context.now.wall.max(hold.at.plus(1))))
-            }
-            _ => HoldEffect::Keep,
+        match self.active_hold(app, id, HoldKind::Drain) {
+            Some(hold) => HoldEffect::Put(hold.released(context.now.wall.max(hold.at.plus(1)))),
+            None => HoldEffect::Keep,
         }
     }
 
@@ -150,7 +164,10 @@ impl Registry {
         told: &Hold,
         context: &Context,
     ) -> Decision {
-        let known = self.known_hold(app, id);
+        let known = self.known_hold(app, id, told.kind);
+        let quarantine = self
+            .quarantine_of(app, id)
+            .filter(|_| told.kind == HoldKind::Drain && !told.is_released);
         let mut hold = *told;
         if context.is_replication {
             let is_news = known.map_or(
@@ -158,14 +175,17 @@ impl Registry {
                 !hold.is_released || hold.until > context.now.wall,
                 |known| hold.is_later_than(known),
             );
-            if !is_news {
+            if !is_news || quarantine.is_some_and(|quarantine| quarantine.ends(&hold)) {
                 return Decision::reply(Reply::Done);
             }
+        } else if let Some(quarantine) = quarantine {
+            return Decision::reply(Reply::Held(*quarantine));
         } else {
             // Later than what it replaces, whatever the clocks say.
-            hold.at = known.map_or(context.now.wall, |known| {
-                context.now.wall.max(known.at.plus(1))
-            });
+            hold.at = HoldKind::ALL
+                .iter()
+                .filter_map(|kind| self.known_hold(app, id, *kind))
+                .fold(context.now.wall, |at, known| at.max(known.at.plus(1)));
         }
         let is_known_active = known.is_some_and(Hold::is_active);
         if hold.is_released {
@@ -183,6 +203,10 @@ impl Registry {
         }
         let lease = self.lease(app.as_str(), id.as_str());
         match lease {
+            // It waits behind the quarantine, which has done all this.
+            _ if quarantine.is_some() => {
+                Decision::change(bare(app, id, OverrideEffect::Keep, hold))
+            }
             Some(lease) => {
                 let mut decision = Decision::change(held(lease, hold, context));
                 decision.renews = Some(lease.clone());
@@ -209,11 +233,11 @@ impl Registry {
             .filter(|(_, hold)| hold.is_active() && hold.kind == kind && hold.until <= now)
             .take(ENDED_AT_ONCE);
         let mut changes = Vec::new();
-        for ((app, id), hold) in due {
+        for ((app, id, _), hold) in due {
             let over = hold.released(now.max(hold.at.plus(1)));
             let lease = self.lease(app.as_str(), id.as_str());
             changes.push(match (kind, lease) {
-                (HoldKind::Drain, Some(lease)) => {
+                (HoldKind::Drain, Some(lease)) if !self.is_quarantined(app, id) => {
                     self.removal(ChangeKind::Cancelled, lease, context)
                 }
                 _ => self.released(app, id, over, context),
@@ -225,10 +249,14 @@ impl Registry {
         }
     }
 
-    /// The override of a hold goes with it; the status that the instance reported last is back.
+    /// The override of a hold goes with it, unless there is another one; the status that the instance
+    /// reported last is back.
     fn released(&self, app: &AppName, id: &InstanceId, over: Hold, context: &Context) -> Change {
         // The override may have been lifted by a word that was quicker.
-        let is_overridden = self.override_of(app, id) == Some(Status::OutOfService);
+        let is_overridden = self.override_of(app, id) == Some(Status::OutOfService)
+            && !HoldKind::ALL
+                .into_iter()
+                .any(|kind| kind != over.kind && self.active_hold(app, id, kind).is_some());
         let Some(lease) = self
             .lease(app.as_str(), id.as_str())
             .filter(|_| is_overridden)
@@ -256,8 +284,9 @@ impl Registry {
         }
     }
 
-    /// Takes over a hold, and forgets those whose time would have been over: nobody can bring them back.
-    pub(super) fn evolve_hold(&mut self, change: &Change, at: Millis) {
+    /// Takes over a hold, and forgets those whose time would have been over: nobody can bring them back. A
+    /// quarantine ends a drain. Also for whoever goes through a log for the holds alone.
+    pub(crate) fn evolve_hold(&mut self, change: &Change, at: Millis) {
         let HoldEffect::Put(hold) = change.hold_effect else {
             return;
         };
@@ -271,11 +300,19 @@ impl Registry {
             self.holds.remove(&key);
         }
         self.restore_hold(&change.app, &change.id, hold);
+        let ended = self
+            .active_hold(&change.app, &change.id, HoldKind::Drain)
+            .filter(|drain| hold.ends(drain))
+            .map(|drain| drain.released(hold.at));
+        if let Some(ended) = ended {
+            self.restore_hold(&change.app, &change.id, ended);
+        }
     }
 
     /// Puts a hold as a checkpoint has it.
     pub fn restore_hold(&mut self, app: &AppName, id: &InstanceId, hold: Hold) {
-        self.holds.insert((app.clone(), id.clone()), hold);
+        self.holds
+            .insert((app.clone(), id.clone(), hold.kind), hold);
     }
 
     /// What a quarantine does to a state that a peer sent. Not a newer version: either the peer learns

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 
 use change::{LeaseImage, OverrideEffect, Record};
-use hold::Hold;
+use hold::{Hold, HoldKind};
 use lease::{Lease, LeaseClock};
 use rules::{OverrideScope, Rules};
 use status::Status;
@@ -51,7 +51,7 @@ pub struct Registry {
     rules: Arc<Rules>,
     apps: OrdMap<AppName, Application>,
     overrides: OrdMap<OverrideKey, Status>,
-    holds: OrdMap<(AppName, InstanceId), Hold>,
+    holds: OrdMap<(AppName, InstanceId, HoldKind), Hold>,
     vips: VipIndex,
     tombstones: Tombstones,
     /// Leases by status, in the order of [`Status::ALL`].

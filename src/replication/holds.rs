@@ -104,7 +104,7 @@ pub fn news(registry: &Registry, told: &[Told]) -> impl Iterator<Item = (Command
     told.iter().take(HOLDS_MAX).filter_map(move |told| {
         let hold = told.hold()?;
         let (app, id) = (AppName::new(&told.app), InstanceId::new(&told.id));
-        let known = registry.known_hold(&app, &id);
+        let known = registry.known_hold(&app, &id, hold.kind);
         known
             .is_none_or(|known| hold.is_later_than(known))
             .then(|| {

@@ -380,7 +380,7 @@ def credentials(cluster):
 
 
 def holds(cluster):
-    """a quarantine of one node holds on all, through a partition and a restart; a drain ends on all"""
+    """a quarantine of one node holds on all, through a partition, drains and a restart; a drain ends on all"""
     a, b = cluster.eurekads(2)
     links = cluster.linked()
     cluster.start()
@@ -394,6 +394,8 @@ def holds(cluster):
     a.own("quarantine/apps/HELD/free?for=1h", "POST")
     a.own("quarantine/apps/HELD/unborn?for=1h", "POST")
     a.own("drain/apps/HELD/old?for=20s", "POST")
+    # b has not heard of the quarantine
+    b.own("drain/apps/HELD/bad?for=1h", "POST")
     for link in split_link:
         link.set("fair")
 
@@ -404,6 +406,9 @@ def holds(cluster):
     for id_ in ("bad", "free", "unborn"):
         wait_for(lambda id_=id_: held_at(b, "quarantine", id_), HEALED_S + CPU_S, f"b knows of the quarantine of {id_}")
     wait_for(lambda: held_at(b, "drain", "old"), HEALED_S + CPU_S, "b knows of the drain")
+    wait_for(lambda: held_at(a, "quarantine", "bad"), HEALED_S + CPU_S, "the drain of b does not end the quarantine")
+    status, _ = harness.fetch(f"http://{b.host}:{b.port}/drain/apps/HELD/bad?for=1s", "POST")
+    expect(status == 409, f"a drain of what is quarantined is refused, not {status}")
     equal([a, b], CPU_S, ["HELD/bad", "HELD/old"])
     expect(b.one("HELD", "bad")[0] == "OUT_OF_SERVICE", "what is quarantined at a is out of service at b")
     # b holds it by itself, whatever its clients do, also after a crash

@@ -86,6 +86,7 @@ impl Api {
                 format!("{app}/{id} is not registered, there is nothing to drain"),
             )),
             Some(Reply::NotFound) => Err(no_hold(kind, &app, &id)),
+            Some(Reply::Held(quarantine)) => Err(self.stays_quarantined(&app, &id, quarantine)),
             Some(Reply::TooManyHolds) => Err(Problem::new(
                 hyper::StatusCode::CONFLICT,
                 format!("there are {HOLDS_MAX} drains and quarantines already; release some"),
@@ -93,7 +94,8 @@ impl Api {
             _ => {
                 let state = self.log.published();
                 // It may have ended, and be forgotten, meanwhile.
-                let now = state.registry.known_hold(&app, &id).unwrap_or(&hold);
+                let now = state.registry.known_hold(&app, &id, kind);
+                let now = now.unwrap_or(&hold);
                 json(&self.shown(&app, &id, now))
             }
         }
@@ -165,6 +167,19 @@ impl Api {
             actors: actor.into(),
         };
         Ok(self.log.submit(request).await?)
+    }
+
+    /// 409 to a drain of what is quarantined.
+    fn stays_quarantined(&self, app: &AppName, id: &InstanceId, quarantine: &Hold) -> Problem {
+        let until = times::format(quarantine.until);
+        Problem::new(
+            hyper::StatusCode::CONFLICT,
+            format!(
+                "{app}/{id} is quarantined until {until}: it is out of service already, and a drain \
+                 does not end a quarantine; to end it, DELETE /quarantine/apps/APP/ID (eurekad release)"
+            ),
+        )
+        .with("hold", self.shown(app, id, quarantine))
     }
 
     /// A hold with its countdown.

@@ -121,6 +121,114 @@ fn a_quarantined_id_cannot_come_back_up() {
 }
 
 #[test]
+fn a_drain_does_not_end_a_quarantine_nor_does_its_release() {
+    let mut scene = scene();
+    scene.client(&put(HoldKind::Quarantine));
+    let before = scene.log.len();
+    assert_eq!(scene.client(&put(HoldKind::Drain)), Said::Held);
+    assert_eq!(scene.client(&release(HoldKind::Drain)), Said::NotFound);
+    assert_eq!(scene.log.len(), before);
+    assert_eq!(held(&scene), Some(HoldKind::Quarantine));
+    // Once it is released, the instance is as any other.
+    scene.client(&release(HoldKind::Quarantine));
+    assert_eq!(scene.client(&put(HoldKind::Drain)), Said::Done);
+    assert_eq!(held(&scene), Some(HoldKind::Drain));
+}
+
+#[test]
+fn a_quarantine_takes_the_place_of_a_drain() {
+    let mut scene = scene();
+    scene.client(&put(HoldKind::Drain));
+    scene.client(&put(HoldKind::Quarantine));
+    scene.client(&release(HoldKind::Quarantine));
+    assert_eq!(held(&scene), None, "the drain is over too");
+    assert_eq!(scene.instance("SHOP", "1").status, Status::Up);
+    // A peer that still has the drain does not bring it back.
+    let drain = word(HoldKind::Drain, START + TEN_MINUTES, false);
+    let drain = Hold {
+        at: Millis(START + 1_000),
+        ..drain
+    };
+    scene.carry_out(&told("1", drain), true);
+    assert_eq!(held(&scene), None);
+}
+
+/// Words that two nodes accepted before they heard of each other, exchanged whole until nothing is news.
+fn exchange(nodes: &mut [Scene; 2]) {
+    for _ in 0..2 {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let all: Vec<_> = nodes[from]
+                .registry
+                .holds()
+                .map(|(app, id, hold)| (app.clone(), id.clone(), *hold))
+                .collect();
+            for (app, id, hold) in all {
+                nodes[to].carry_out(&Command::Hold { app, id, hold }, true);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_quarantine_is_in_force_on_both_nodes_if_another_drained_before_it_heard_of_it() {
+    for is_drain_later in [true, false] {
+        let mut nodes = [scene(), scene()];
+        nodes[usize::from(is_drain_later)].pass(1);
+        nodes[0].client(&put(HoldKind::Quarantine));
+        nodes[1].client(&put(HoldKind::Drain));
+        exchange(&mut nodes);
+        for scene in &mut nodes {
+            assert_eq!(held(scene), Some(HoldKind::Quarantine));
+            // The end of the drain is not felt.
+            scene.pass(TEN_MINUTES);
+            scene.client(&Command::EndHolds(HoldKind::Drain));
+            assert_eq!(held(scene), Some(HoldKind::Quarantine));
+            assert_eq!(scene.instance("SHOP", "1").status, OUT);
+            scene.client(&Command::EndHolds(HoldKind::Quarantine));
+            assert_eq!(held(scene), None);
+            assert_eq!(scene.instance("SHOP", "1").status, Status::Up);
+        }
+    }
+}
+
+#[test]
+fn a_drain_after_a_release_outlives_the_news_of_the_quarantine() {
+    // The second node was out of touch: it knows of the quarantine, and not that it was released.
+    for is_told_first in [0, 1] {
+        let mut nodes = [scene(), scene()];
+        nodes[0].client(&put(HoldKind::Quarantine));
+        exchange(&mut nodes);
+        nodes[0].pass(1);
+        nodes[0].client(&release(HoldKind::Quarantine));
+        nodes[0].client(&put(HoldKind::Drain));
+        nodes.rotate_left(is_told_first);
+        exchange(&mut nodes);
+        for scene in &nodes {
+            assert_eq!(held(scene), Some(HoldKind::Drain));
+            assert_eq!(scene.instance("SHOP", "1").status, OUT);
+        }
+    }
+}
+
+#[test]
+fn a_drain_that_waited_behind_a_quarantine_holds_when_that_is_released() {
+    let mut nodes = [scene(), scene()];
+    nodes[0].client(&put(HoldKind::Quarantine));
+    nodes[1].pass(1);
+    nodes[1].client(&put(HoldKind::Drain));
+    exchange(&mut nodes);
+    nodes[0].pass(2);
+    nodes[0].client(&release(HoldKind::Quarantine));
+    exchange(&mut nodes);
+    for scene in &mut nodes {
+        assert_eq!(held(scene), Some(HoldKind::Drain));
+        assert_eq!(scene.instance("SHOP", "1").status, OUT);
+        scene.client(&release(HoldKind::Drain));
+        assert_eq!(scene.instance("SHOP", "1").status, Status::Up);
+    }
+}
+
+#[test]
 fn an_id_is_quarantined_before_it_is_there_and_drained_only_while_it_is() {
     let mut scene = Scene::new(&Rules::default());
     assert_eq!(scene.client(&put(HoldKind::Drain)), Said::NotFound);
