@@ -85,7 +85,7 @@ impl Api {
         let asking = request::identity(head.headers);
         let told = asking.and_then(|asking| self.peers.told(&asking.node_id));
         let (state, own_id) = (self.log.snapshot(), self.own_id().to_owned());
-        let (past, now) = (self.removals.clone(), self.clock.now().mono);
+        let (past, now) = (self.removals.clone(), self.clock.now());
         let compared = tokio::task::spawn_blocking(move || {
             inbound::compare(
                 &state,

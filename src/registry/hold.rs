@@ -58,9 +58,9 @@ impl HoldKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
     pub kind: HoldKind,
-    /// Wall time of its end.
+    /// Wall time of its end, by the clock of this node: each ends it by itself.
     pub until: Millis,
-    /// Wall time of the word that made it what it is.
+    /// Wall time of the word that made it what it is, by the clock of the node where it was given.
     pub at: Millis,
     /// It is over: kept only so that nobody takes it for news.
     pub is_released: bool,
@@ -73,9 +73,10 @@ impl Hold {
     }
 
     /// Whether this word counts rather than the other one of the same kind about the same instance. All
-    /// nodes agree.
+    /// nodes agree: of two words of one millisecond, which only their ends tell apart, each keeps its own
+    /// until the one that ends first ends both.
     pub fn is_later_than(&self, other: &Self) -> bool {
-        let order = |hold: &Self| (hold.at, hold.is_released, hold.until);
+        let order = |hold: &Self| (hold.at, hold.is_released);
         order(self) > order(other)
     }
 
@@ -96,7 +97,9 @@ impl Hold {
 impl Registry {
     /// Everything that is known of holds, released ones included.
     pub fn holds(&self) -> impl Iterator<Item = (&AppName, &InstanceId, &Hold)> {
-        self.holds.iter().map(|((app, id, _), hold)| (app, id, hold))
+        self.holds
+            .iter()
+            .map(|((app, id, _), hold)| (app, id, hold))
     }
 
     /// The hold of an instance, if one is in force.

@@ -17,7 +17,7 @@ use crate::registry::command::{Adoption, Command, Overrides};
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::version::Version;
-use crate::types::{AppName, InstanceId, Millis};
+use crate::types::{AppName, InstanceId, Millis, Now};
 use crate::wire::batch::{Action, OutgoingItem, decode_batch_response, write_batch};
 use crate::wire::{self, Draft, Limits, Refusal};
 
@@ -54,14 +54,14 @@ pub struct Repairing<'a> {
     pub now: i64,
 }
 
-/// The request that asks for `ask`, at `now` (monotonic).
+/// The request that asks for `ask`, at `now`.
 pub fn message(
     ask: &Ask,
     kind: &Kind,
     state: &Published,
     digests: &Digests,
     own_id: &str,
-    now: Millis,
+    now: Now,
 ) -> Message {
     let json = |path, body| Message {
         path,
@@ -69,8 +69,8 @@ pub fn message(
         body,
     };
     match ask {
-        Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id, now)),
-        Ask::Batch(items) => json(BATCH_PATH, batch(items, kind, own_id, now)),
+        Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id, now.mono)),
+        Ask::Batch(items) => json(BATCH_PATH, batch(items, kind, own_id, now.mono)),
         Ask::Renewals(items) => Message {
             path: super::RENEWALS_PATH,
             content_type: "application/octet-stream",
@@ -221,7 +221,7 @@ pub fn repairs(found: &Compared, overrides: Overrides, with: &Repairing<'_>) -> 
         let caller = command.key().and_then(|key| callers.get(&key).cloned());
         (command, caller.unwrap_or_default())
     };
-    let news = holds::news(registry, &found.holds);
+    let news = holds::news(registry, &found.holds, with.now);
     let news = news.map(|(command, caller)| match caller {
         Some(caller) => (command, caller),
         None => asked(command),
@@ -430,10 +430,7 @@ mod tests {
             registry: here.registry.clone(),
             delta: here.delta.clone(),
         };
-        let body = |kind: &Kind| {
-            let now = here.now.mono;
-            message(&ask, kind, &state, &digests, "here", now).body
-        };
+        let body = |kind: &Kind| message(&ask, kind, &state, &digests, "here", here.now).body;
         for is_our_kind in [false, true] {
             let bytes = body(if is_our_kind { &ours } else { &Kind::Java });
             let text = String::from_utf8_lossy(&bytes);

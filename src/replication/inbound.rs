@@ -17,7 +17,7 @@ use crate::registry::change::Actor;
 use crate::registry::command::{Command, Reply};
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
-use crate::types::{AppName, InstanceId, Lsn, Millis};
+use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
 use crate::wire::{self, Caller, Detail, Format};
 
 /// Bytes of instances in an answer at most, of which one is told in any case.
@@ -165,7 +165,7 @@ impl Fingerprints {
     }
 }
 
-/// Compares at `now` (monotonic): the answer, and the commands that end here what the other side cancelled
+/// Compares at `now`: the answer, and the commands that end here what the other side cancelled
 /// or what ran out there, each with who asked for it there. May wait for the disk. If the log does not take them now, the next comparison finds the same again.
 ///
 /// `told` is up to where the other side has heard of our changes; `None` if it is told nothing. What
@@ -176,10 +176,10 @@ pub fn compare(
     question: &Comparison,
     told: Option<Lsn>,
     (own_id, past): (&str, &dyn Past),
-    now: Millis,
+    now: Now,
     answer_bytes: usize,
 ) -> (Compared, Vec<(Command, Actor)>) {
-    let mut repairs = reconcile::compare(&state.registry, question, past, now);
+    let mut repairs = reconcile::compare(&state.registry, question, past, now.mono);
     if let Some(told) = told {
         let records = state.delta.since(told.next());
         if let Some(records) = records {
@@ -196,14 +196,14 @@ pub fn compare(
     }
     // So that where the answer ends says what is missing.
     repairs.ours_newer.sort();
-    let mut answer = answer(state, &repairs, own_id, now, answer_bytes);
+    let mut answer = answer(state, &repairs, own_id, now.mono, answer_bytes);
     answer.callers = callers(state, &repairs, answer.newer_count, past);
     // Holds first: they decide what becomes of the states behind them.
     let mut commands = Vec::new();
     if let Some(theirs) = &question.holds {
-        let news = holds::news(&state.registry, theirs);
+        let news = holds::news(&state.registry, theirs, now.wall.signed());
         commands.extend(news.map(|(command, caller)| (command, caller.unwrap_or_default())));
-        answer.holds = holds::all(&state.registry);
+        answer.holds = holds::all(&state.registry, now.wall);
         holds::name_callers(&mut answer.holds, &state.delta);
     }
     let endings = reconcile::endings(repairs.cancelled_there, repairs.expired_there);
@@ -356,9 +356,9 @@ mod tests {
             let mut portions: Vec<Portion> = ["A", "B", "C"].map(Portion::whole).to_vec();
             let (mut told, mut answers) = (Vec::new(), 0);
             while !portions.is_empty() {
-                let question = Comparison::of(&there.registry, &portions, there.now.mono);
+                let question = Comparison::of(&there.registry, &portions, there.now);
                 let asked: (&str, &dyn Past) = ("here", &Forgetful);
-                let now = here.now.mono;
+                let now = here.now;
                 let (answer, _) = compare(&state, &question, None, asked, now, bytes);
                 let list = answer.newer.expect("a list");
                 // One instance more than the bound, and what a list begins and ends with.

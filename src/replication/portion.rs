@@ -223,7 +223,7 @@ mod tests {
                 let asked = next_question(&scene.registry, &mut rest, bytes);
                 assert!(!asked.is_empty());
                 questions += 1;
-                let question = Comparison::of(&scene.registry, &asked, scene.now.mono);
+                let question = Comparison::of(&scene.registry, &asked, scene.now);
                 let size = serde_json::to_vec(&question).expect("a question").len();
                 assert!(bytes < 1024 || size <= bytes, "{size} of {bytes}");
                 for (app, view) in question.apps {

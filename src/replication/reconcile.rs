@@ -21,7 +21,7 @@ use crate::registry::command::Command;
 use crate::registry::lease::Lease;
 use crate::registry::version::Version;
 use crate::registry::{Application, Recalled, Registry, Tombstone};
-use crate::types::{AppName, InstanceId, Lsn, Millis};
+use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
 
 /// A lease in one version: what a digest of renewals says instead of its names.
 pub fn fingerprint(lease: &Lease) -> u64 {
@@ -156,17 +156,17 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// These portions, of different applications, as this registry has them at `now` (monotonic).
-    pub fn of(registry: &Registry, portions: &[Portion], now: Millis) -> Self {
+    /// These portions, of different applications, as this registry has them at `now`.
+    pub fn of(registry: &Registry, portions: &[Portion], now: Now) -> Self {
         let apps = portions
             .iter()
             .filter(|portion| portion.app != holds::NAME)
-            .map(|portion| (portion.app.clone(), view_of(registry, portion, now)))
+            .map(|portion| (portion.app.clone(), view_of(registry, portion, now.mono)))
             .collect();
         let holds = portions
             .iter()
             .any(|portion| portion.app == holds::NAME)
-            .then(|| holds::all(registry));
+            .then(|| holds::all(registry, now.wall));
         Self { apps, holds }
     }
 }

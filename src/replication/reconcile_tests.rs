@@ -38,7 +38,7 @@ impl Past for Forgetful {
 /// What the first side finds when the second one asks.
 fn found(mine: &Scene, theirs: &Scene) -> Repairs {
     let portions = [Portion::whole("SHOP")];
-    let question = Comparison::of(&theirs.registry, &portions, theirs.now.mono);
+    let question = Comparison::of(&theirs.registry, &portions, theirs.now);
     compare(&mine.registry, &question, &Forgetful, mine.now.mono)
 }
 
@@ -209,7 +209,7 @@ fn only_what_lies_in_the_range_of_a_question_is_compared() {
     let found = |after, upto| {
         let app = "SHOP".to_owned();
         let range = range(after, upto);
-        let question = Comparison::of(&theirs.registry, &[Portion { app, range }], theirs.now.mono);
+        let question = Comparison::of(&theirs.registry, &[Portion { app, range }], theirs.now);
         let repairs = compare(&mine.registry, &question, &Forgetful, mine.now.mono);
         let ids = |keys: &[(AppName, InstanceId)]| {
             let ids = keys.iter().map(|(_, id)| id.to_string());
@@ -252,7 +252,7 @@ fn what_the_log_cannot_be_asked_about_waits_unless_it_is_known_to_live() {
             theirs.lease("SHOP", "1").clock.restart(theirs.now.mono);
         }
         let names = [Portion::whole("SHOP")];
-        let question = Comparison::of(&theirs.registry, &names, theirs.now.mono);
+        let question = Comparison::of(&theirs.registry, &names, theirs.now);
         let repairs = compare(&mine.registry, &question, &Silent, mine.now.mono);
         assert_eq!(repairs.wanted.is_empty(), is_grace);
         assert_eq!(repairs.is_empty(), is_grace);

@@ -128,8 +128,8 @@ impl PeerTask {
                 reader: &*reader,
                 peer: &peer,
             };
-            let now = context.clock.now().mono;
-            let next = sender.next(now, &state, &mut records);
+            let now = context.clock.now();
+            let next = sender.next(now.mono, &state, &mut records);
             let message = match &next {
                 Next::Wait(_) => None,
                 Next::Ask(ask) => {

@@ -62,7 +62,8 @@ impl World {
                 let digests = this.digests.of(&this.published.registry);
                 let kind = link.sender.kind();
                 let (state, own_id) = (&this.published, &this.name);
-                let message = exchange::message(&ask, kind, state, &digests, own_id, mono);
+                let now = this.now(self.time);
+                let message = exchange::message(&ask, kind, state, &digests, own_id, now);
                 if let Ask::Batch(items) = &ask {
                     self.items += items.len() as u64;
                 }

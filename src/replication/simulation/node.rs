@@ -370,14 +370,14 @@ impl SimNode {
                 if body.len() > self.compare_bytes {
                     return Handled::Answer(413, Vec::new());
                 }
-                let (mono, past) = (self.now(time).mono, self.past());
+                let (now, past) = (self.now(time), self.past());
                 let question: Comparison = serde_json::from_slice(body).expect("a comparison");
                 let told = self.links.get(&index).map(|link| link.sender.cursor());
                 let told = told.map(Option::unwrap_or_default);
                 let asked = (self.name.as_ref(), &past as &dyn Past);
                 let bytes = self.compare_bytes;
                 let (compared, commands) =
-                    inbound::compare(&self.published, &question, told, asked, mono, bytes);
+                    inbound::compare(&self.published, &question, told, asked, now, bytes);
                 let origin = Origin::Peer(name.into());
                 let commands: Vec<Command> =
                     commands.into_iter().map(|(command, _)| command).collect();

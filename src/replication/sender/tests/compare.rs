@@ -24,7 +24,7 @@ impl Rig {
         let Ask::Compare(asked) = self.ask() else {
             panic!("it does not compare");
         };
-        let question = Comparison::of(&self.scene.registry, &asked, self.scene.now.mono);
+        let question = Comparison::of(&self.scene.registry, &asked, self.scene.now);
         let bytes = serde_json::to_vec(&question).expect("a question").len();
         (asked, bytes)
     }
