@@ -435,3 +435,34 @@ fn the_names_that_alerts_and_dashboard_use_are_there() {
         assert!(known.contains(name), "{name} is not in /metrics");
     }
 }
+
+/// As the original says it: in JSON, and in XML by its own spelling; and nothing without a minimum.
+#[test]
+fn the_status_says_whether_enough_peers_are_available_if_a_minimum_is_set() {
+    let dir = tempfile::tempdir().unwrap();
+    for (minimum, expected) in [("-1", None), ("0", Some(true)), ("1", Some(false))] {
+        let key = "--eureka.server.min-available-instances-for-peer-replication";
+        let setting = format!("{key}={minimum}");
+        let server = Server::start(&dir.path().join(minimum), &[&setting]);
+        let document = |form: &str| {
+            let mut connection = Connection::open(server.port()).unwrap();
+            let accept = format!("Accept: application/{form}");
+            let ask = request("GET", "/eureka/status", &[&accept], b"");
+            let answer = connection.exchange(&ask).unwrap();
+            assert_eq!(answer.status, 200);
+            String::from_utf8(answer.body).unwrap()
+        };
+        let json: serde_json::Value = serde_json::from_str(&document("json")).unwrap();
+        assert_eq!(
+            json.get("healthy").and_then(serde_json::Value::as_bool),
+            expected
+        );
+        let element = expected.map(|is| format!("<isHeathly>{is}</isHeathly>"));
+        let xml = document("xml");
+        assert_eq!(xml.contains("<isHeathly>"), expected.is_some(), "{xml}");
+        assert!(
+            element.is_none_or(|element| xml.contains(&element)),
+            "{xml}"
+        );
+    }
+}

@@ -118,17 +118,28 @@ impl PeersConfig {
         urls
     }
 
-    /// The zones of the own region, nearest first.
+    /// The zones of the own region, nearest first; the own zone is the first that is named. Where it is not
+    /// to be preferred, the list starts behind it and comes round to it, as in the original.
     pub fn zones(&self) -> Vec<&str> {
         let region = uniform(&self.region);
         let zones = self
             .availability_zones
             .iter()
             .find(|(name, _)| uniform(name) == region);
-        match zones {
-            Some((_, zones)) if !zones.is_empty() => zones.iter().map(String::as_str).collect(),
-            _ => vec![DEFAULT_ZONE],
-        }
+        let Some((own, others)) = zones.and_then(|(_, zones)| zones.split_first()) else {
+            return vec![DEFAULT_ZONE];
+        };
+        let another = others
+            .iter()
+            .position(|zone| !zone.eq_ignore_ascii_case(own));
+        let start = match another {
+            Some(place) if !self.prefer_same_zone => place + 1,
+            _ => 0,
+        };
+        let mut zones: Vec<&str> = vec![own];
+        zones.extend(others.iter().map(String::as_str));
+        zones.rotate_left(start);
+        zones
     }
 
     fn of_zone(&self, zone: &str) -> &[ServiceUrl] {

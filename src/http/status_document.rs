@@ -18,7 +18,8 @@ impl Api {
     pub(super) fn server_status(&self, negotiated: &Negotiated, head: &Head<'_>) -> Answer {
         let is_original = self.config.compatibility.status_document == StatusDocument::Eureka;
         let format = negotiated.content_type;
-        if is_original && (format == Format::Json || head.method == Method::HEAD) {
+        let is_complete = self.config.peers.min_available.is_some();
+        if is_original && !is_complete && (format == Format::Json || head.method == Method::HEAD) {
             return answer::empty(StatusCode::INTERNAL_SERVER_ERROR);
         }
         let instance = self.own_instance();
@@ -39,11 +40,14 @@ impl Api {
         wire::write_instance_bare(&mut instance, view);
         // The writer's output is JSON; anything else would be its defect, seen by its own tests.
         let instance: Value = serde_json::from_slice(&instance).unwrap_or(Value::Null);
-        let document = json!({
+        let mut document = json!({
             "generalStats": to_object(self.general_stats()),
             "applicationStats": to_object(self.application_stats()),
             "instanceInfo": instance,
         });
+        if let Some(is_healthy) = self.has_enough_peers() {
+            document["healthy"] = json!(is_healthy);
+        }
         document.to_string().into_bytes()
     }
 
@@ -68,6 +72,9 @@ impl Api {
         }
         text.push_str("  ");
         text.push_str(&instance);
+        if let Some(is_healthy) = self.has_enough_peers() {
+            let _ = write!(text, "\n  <isHeathly>{is_healthy}</isHeathly>");
+        }
         text.push_str("\n</com.netflix.eureka.util.StatusInfo>");
         text.into_bytes()
     }
@@ -112,6 +119,14 @@ impl Api {
             ("available-replicas", with_commas(&available)),
             ("unavailable-replicas", with_commas(&unavailable)),
         ]
+    }
+
+    /// Whether as many peers are available as are said to be needed; `None` if nothing is said.
+    fn has_enough_peers(&self) -> Option<bool> {
+        let needed = self.config.peers.min_available?;
+        let states = self.peers.all();
+        let available = states.values().filter(|state| state.is_reachable).count();
+        Some(u32::try_from(available).is_ok_and(|available| available >= needed))
     }
 
     fn own_instance(&self) -> Instance {

@@ -62,10 +62,6 @@ const NOT_ACTED_ON: &[(&str, &str)] = &[
         "eureka.server.initial-capacity-of-response-cache",
         "the cache is bounded by bytes, eurekad.response-cache-max-bytes",
     ),
-    (
-        "eureka.server.min-available-instances-for-peer-replication",
-        "not supported yet",
-    ),
 ];
 
 /// Why nothing acts on a key that is read, if nothing does.

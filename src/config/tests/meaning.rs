@@ -125,6 +125,8 @@ fn peers_are_the_urls_of_the_zones_of_the_own_region_without_the_node_itself() {
         .map(ToString::to_string)
         .collect();
     assert_eq!(urls, ["http://n2:8761/eureka/", "http://n1:8761/eureka/"]);
+    let elsewhere = Start::yaml(text).arg("--eureka.client.prefer-same-zone-eureka=false");
+    assert_eq!(elsewhere.config().peers.zones(), ["a", "b"]);
     assert!(loaded.config.peers.register_with_eureka && loaded.config.peers.fetch_registry);
     assert_eq!(loaded.config.registry.sync_retries, 5);
     assert!(
