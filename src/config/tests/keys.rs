@@ -172,12 +172,8 @@ fn the_commented_lines_of_the_example_show_the_defaults() {
 
 #[test]
 fn a_key_that_nothing_acts_on_is_named_in_the_warning() {
-    let loaded =
-        Start::args(&["--eureka.server.min-available-instances-for-peer-replication=2"]).load();
+    let loaded = Start::args(&["--eureka.server.registry-sync-retries=2"]).load();
     let warning = loaded.warnings.join("\n");
-    assert!(
-        warning.contains("min-available-instances-for-peer-replication"),
-        "{warning}"
-    );
-    assert!(warning.contains("not supported yet"), "{warning}");
+    assert!(warning.contains("registry-sync-retries"), "{warning}");
+    assert!(warning.contains("the copy is tried until"), "{warning}");
 }
