@@ -61,10 +61,11 @@ impl Node {
     pub async fn start(mut config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let started = clock.now().mono;
         let tls = tls_for_peers(&config).await?;
-        let rules = Arc::new(config.compatibility.rules(
-            config.registry.sync_when_timestamp_differs,
-            config.limits.of_metadata(),
-        ));
+        let rules = Arc::new(
+            config
+                .compatibility
+                .rules(config.registry.sync_when_timestamp_differs, &config.limits),
+        );
         let retention_ms = millis(config.registry.delta_retention);
 
         let options = store_options(&config);

@@ -743,6 +743,23 @@ fn an_import_tells_what_it_could_not_take() {
 }
 
 #[test]
+fn an_import_says_what_a_node_that_is_full_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"), &["--eurekad.max-instances=1"]);
+    let lines = ["a", "b"].map(|id| {
+        let document = Registration::new("A", id).document();
+        json!({ "instance": document }).to_string()
+    });
+    let done = run_with_input(
+        &["import", "--server", &url(&server), "--concurrency", "1"],
+        &lines.join("\n"),
+    )
+    .with(3);
+    let is_told = done.err.contains("A/b") && done.err.contains("eurekad.max-instances");
+    assert!(is_told, "{}", done.err);
+}
+
+#[test]
 fn a_stopped_store_answers_questions_about_its_past() {
     let stopped = Stopped::new();
     let dir = stopped.dir();

@@ -148,9 +148,13 @@ pub(super) fn held(hold: &Hold) -> Answer {
 
 /// A change that was not accepted: clients go to the next server.
 pub(super) fn unavailable(why: &Unavailable) -> Answer {
+    not_taken(&why.to_string())
+}
+
+/// 503 to a change, with the reason where no client reads it by mistake.
+pub(super) fn not_taken(why: &str) -> Answer {
     let mut answer = empty(StatusCode::SERVICE_UNAVAILABLE);
     let text: String = why
-        .to_string()
         .chars()
         .filter(|c| c.is_ascii() && !c.is_ascii_control())
         .take(400)

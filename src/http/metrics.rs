@@ -287,6 +287,11 @@ impl Api {
         for (reason, count) in self.traffic.refused_batches() {
             refused.sample(&[("reason", reason)], count);
         }
+        text.counter(
+            "eurekad_registrations_refused_total",
+            "Registrations of new instances that eurekad.max-instances refused.",
+            self.refused_registrations.total(),
+        );
         let (accepted, open) = self.traffic.connections();
         text.counter(
             "eurekad_http_connections_total",

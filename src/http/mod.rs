@@ -14,6 +14,7 @@ mod own;
 mod pages;
 pub mod path;
 mod reads;
+mod refusals;
 mod request;
 pub mod server;
 mod status_document;
@@ -50,6 +51,7 @@ use answer::Answer;
 use body::{BodyReader, Budget, Decoding};
 use metrics::Scraper;
 use path::{PathRules, Route};
+use refusals::Refusals;
 use traffic::{Asked, Traffic};
 
 /// Memory that request bodies in flight may take together, KiB: those of which up to 1 MiB has come, and
@@ -82,6 +84,7 @@ pub struct Api {
     bodies: BodyReader,
     travels: own::travel::Travels,
     pub(super) traffic: Arc<Traffic>,
+    refused_registrations: Refusals,
     /// `/openapi.json`, once it was asked for.
     openapi: OnceLock<Bytes>,
 }
@@ -168,6 +171,7 @@ impl Api {
             bodies,
             travels: own::travel::Travels::new(&log),
             traffic: Arc::default(),
+            refused_registrations: Refusals::default(),
             openapi: OnceLock::new(),
             config,
             log,

@@ -96,7 +96,9 @@ impl Hold {
 impl Registry {
     /// Everything that is known of holds, released ones included.
     pub fn holds(&self) -> impl Iterator<Item = (&AppName, &InstanceId, &Hold)> {
-        self.holds.iter().map(|((app, id, _), hold)| (app, id, hold))
+        self.holds
+            .iter()
+            .map(|((app, id, _), hold)| (app, id, hold))
     }
 
     /// The hold of an instance, if one is in force.

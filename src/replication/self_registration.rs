@@ -65,7 +65,16 @@ async fn submit(context: &Context, command: Command) {
         }
         .into(),
     };
-    if let Err(why) = context.log.submit(request).await {
-        warn!(reason = %why, "the node's own registration was not stored: {why}");
+    match context.log.submit(request).await {
+        Ok(replies) => {
+            if let [Reply::TooManyInstances(most)] = replies[..] {
+                warn!(
+                    most,
+                    "this node is not registered itself: there are {most} instances, as many as \
+                     eurekad.max-instances allows"
+                );
+            }
+        }
+        Err(why) => warn!(reason = %why, "the node's own registration was not stored: {why}"),
     }
 }
