@@ -11,6 +11,7 @@ pub mod own_instance;
 pub mod portable;
 pub mod registry;
 pub mod replication;
+pub mod signals;
 pub mod store;
 pub mod telemetry;
 pub mod timers;

@@ -65,6 +65,34 @@ fn a_request_under_way_at_sigterm_is_answered_and_kept_and_idle_connections_are_
 }
 
 #[test]
+fn a_terminal_that_goes_away_stops_the_node_in_order_unless_that_is_ignored() {
+    for name in ["TERM", "INT", "HUP"] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(&dir.path().join("data"), &[]);
+        server.signal(name);
+        let (status, log) = server.wait();
+        assert_eq!(status.code(), Some(0), "SIG{name}: {log}");
+        let is_in_order = log.contains(&format!("stopping: SIG{name}")) && log.contains("stopped");
+        assert!(is_in_order, "{log}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::spawn_under(
+        &["sh", "-c", "trap '' HUP; exec \"$0\" \"$@\""],
+        &dir.path().join("data"),
+        &[],
+    );
+    server.wait_until_serving();
+    server.signal("HUP");
+    let mut connection = Connection::open(server.port()).unwrap();
+    let status = connection.exchange(&instance(0).register()).unwrap().status;
+    assert_eq!(status, 204);
+    server.terminate();
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("stopping: SIGTERM"), "{log}");
+}
+
+#[test]
 fn a_request_that_never_ends_does_not_keep_the_node_beyond_its_grace() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
