@@ -12,6 +12,7 @@ pub mod portable;
 pub mod registry;
 pub mod replication;
 pub mod signals;
+mod stopping;
 pub mod store;
 pub mod telemetry;
 pub mod timers;

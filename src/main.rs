@@ -70,12 +70,12 @@ fn serve(loaded: Loaded) -> Result<()> {
         match ended {
             Ok(signal) => {
                 info!(signal, "stopping: {signal}");
-                node.stop().await
+                signals.stop(node).await
             }
             Err(reason) => {
                 error!(%reason, "the node cannot go on: {reason}");
                 // The store is gone already; what is left to close may complain about that.
-                let _ = node.stop().await;
+                let _ = signals.stop(node).await;
                 bail!("the node cannot go on: {reason}")
             }
         }

@@ -4,6 +4,9 @@
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::info;
+
+use crate::node::Node;
 
 /// The number of SIGHUP, on every system.
 const HANGUP: u32 = 1;
@@ -50,6 +53,28 @@ impl Signals {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
             _ = hangup => "SIGHUP",
+        }
+    }
+
+    /// Stops the node; one more signal ends its waiting for requests and peers.
+    ///
+    /// # Errors
+    /// As [`Node::stop`].
+    pub async fn stop(mut self, node: Node) -> anyhow::Result<()> {
+        let hurry = node.hurry();
+        let hurrying = async {
+            let signal = self.next().await;
+            info!(
+                signal,
+                "{signal} while stopping: waiting for nobody any more"
+            );
+            hurry.cancel();
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            stopped = node.stop() => stopped,
+            never = hurrying => never,
         }
     }
 }

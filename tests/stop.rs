@@ -114,6 +114,38 @@ fn a_request_that_never_ends_does_not_keep_the_node_beyond_its_grace() {
 }
 
 #[test]
+fn a_stop_says_what_it_waits_for_and_a_second_signal_ends_the_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    // Longer than the test may take.
+    let server = Server::start(&data, &["--eurekad.shutdown-grace=1h"]);
+    let mut connection = Connection::open(server.port()).unwrap();
+    let status = connection.exchange(&instance(0).register()).unwrap().status;
+    assert_eq!(status, 204);
+    let mut endless = Connection::open(server.port()).unwrap();
+    let bytes = instance(1).register();
+    endless.send(&bytes[..bytes.len() - 1]).unwrap();
+    wait_for("the server to read what was sent", || {
+        endless.is_all_taken().then_some(())
+    });
+    server.signal("INT");
+    wait_for("the stop to say what it waits for", || {
+        let told = "waiting for the requests of 1 connections, for up to 3600 s";
+        server.log().contains(told).then_some(())
+    });
+    server.signal("INT");
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("SIGINT while stopping"), "{log}");
+    assert!(log.contains("1 connections did not finish"), "{log}");
+    // The store was closed in order.
+    assert!(log.contains("stopped"), "{log}");
+    let server = Server::start(&data, &[]);
+    assert!(!server.log().contains("mended"), "{}", server.log());
+    assert_eq!(names(server.port()), ["stop-0"]);
+}
+
+#[test]
 fn a_stop_under_load_loses_nothing_that_was_acknowledged() {
     const WRITERS: usize = 8;
     for durability in ["sync", "process", "interval:1m"] {
