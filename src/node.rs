@@ -224,6 +224,7 @@ impl Node {
                     gate,
                 },
                 &replicating,
+                &stop_serving,
                 &leave,
                 &stop,
             );

@@ -146,6 +146,24 @@ fn a_stop_says_what_it_waits_for_and_a_second_signal_ends_the_wait() {
 }
 
 #[test]
+fn a_node_that_is_stopped_while_it_copies_does_not_register_itself_first() {
+    let dir = tempfile::tempdir().unwrap();
+    // It takes connections and never answers.
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = peer.local_addr().unwrap().port();
+    let peers = format!("--eureka.client.service-url.defaultZone=http://127.0.0.1:{port}/eureka/");
+    let registers = "--eureka.client.register-with-eureka=true";
+    let fetches = "--eureka.client.fetch-registry=true";
+    let server = Server::start(&dir.path().join("data"), &[&peers, registers, fetches]);
+    wait_for("the node to ask its peer", || peer.accept().ok());
+    server.terminate();
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("copying the registry"), "{log}");
+    assert!(!log.contains("registered this node"), "{log}");
+}
+
+#[test]
 fn a_stop_under_load_loses_nothing_that_was_acknowledged() {
     const WRITERS: usize = 8;
     for durability in ["sync", "process", "interval:1m"] {
