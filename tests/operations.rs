@@ -110,6 +110,10 @@ fn a_quarantined_id_stays_out_until_it_is_released_or_its_time_is_over() {
     assert_eq!(node.ask("DELETE", "/eureka/apps/SHOP/a", &[]).status, 200);
     node.register("a");
     assert_eq!(node.status("a").as_deref(), Some("OUT_OF_SERVICE"));
+    let told = node.ask("GET", "/explain/apps/SHOP/a", &[]).json();
+    assert_eq!(told["because"]["kind"], "quarantined");
+    assert_eq!(told["because"]["reason"], "it lies");
+    assert_eq!(told["override"]["set"]["kind"], "quarantined");
     // Nor does a deployment's drain end it.
     let refused = node.ask("POST", "/drain/apps/SHOP/a?for=1ms", &[]);
     assert_eq!(refused.status, 409);
@@ -122,6 +126,14 @@ fn a_quarantined_id_stays_out_until_it_is_released_or_its_time_is_over() {
     assert_eq!(released.status, 200);
     assert_eq!(released.json()["released"], true);
     assert_eq!(node.status("a").as_deref(), Some("UP"));
+    let told = node.ask("GET", "/explain/apps/SHOP/a", &[]).json();
+    assert_eq!(told["because"]["kind"], "registered");
+    // One that never came.
+    node.ask("POST", "/quarantine/apps/SHOP/never?for=1h", &[]);
+    node.ask("DELETE", "/quarantine/apps/SHOP/never", &[]);
+    let told = node.ask("GET", "/explain/apps/SHOP/never", &[]).json();
+    let said = told["summary"][0].as_str().unwrap();
+    assert!(said.contains("never was"), "{said}");
     node.ask("POST", "/quarantine/apps/SHOP/a?for=500ms", &[]);
     wait_for("the quarantine to end by itself", || {
         (node.status("a").as_deref() == Some("UP")).then_some(())
