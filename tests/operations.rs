@@ -193,3 +193,75 @@ fn what_cannot_be_done_says_why() {
     assert_eq!(node.ask("PUT", "/drain/apps/SHOP/a", &[]).status, 405);
     assert_eq!(node.status("a").as_deref(), Some("UP"));
 }
+
+#[test]
+fn errors_of_our_own_paths_say_what_was_wrong_with_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(&dir);
+    node.register("a");
+    for (target, part) in [
+        ("/history/apps", "/history/apps/APP/ID"),
+        ("/history/apps/A/b/c", "/history/apps/APP/ID"),
+        ("/explain/apps/A", "/explain/apps/APP/ID"),
+        ("/drain", "/drain/apps/APP/ID"),
+        ("/registry/diffs", "/registry/diff"),
+        ("/metrics/more", "/metrics"),
+    ] {
+        let answer = node.ask("GET", target, &[]);
+        assert_eq!(answer.status, 404, "{target}");
+        let said = detail(&answer);
+        assert!(said.contains(part), "{target}: {said}");
+    }
+    for target in [
+        "/history",
+        "/registry",
+        "/registry/diff",
+        "/watch",
+        "/changes",
+        "/explain/apps/SHOP/a",
+        "/drain/apps/SHOP/a",
+        "/overrides",
+        "/node",
+        "/openapi.json",
+        "/metrics",
+    ] {
+        let answer = node.ask("PATCH", target, &[]);
+        assert_eq!(answer.status, 405, "{target}");
+        assert!(answer.header("allow").unwrap().contains("GET"), "{target}");
+        let said = detail(&answer);
+        assert!(said.contains("PATCH is no method of this"), "{said}");
+    }
+    for (target, part) in [
+        ("/history?limit=1&limit=2", "limit is given more than once"),
+        ("/history?from=-1h&from=-2h", "from is given more than once"),
+        ("/history?app=A&app=B", "app is given more than once"),
+        ("/history?from=", "from: "),
+        ("/history?to=", "to: "),
+        ("/history?limit=", "limit: "),
+        ("/registry?at=", "at: "),
+        ("/registry?app=A&app=B", "app is given more than once"),
+        ("/registry/diff?from=-1h&to=", "to: "),
+        ("/watch?since=", "since: "),
+        ("/changes?wait=1s&wait=2s", "wait is given more than once"),
+        ("/overrides?app=A&app=B", "app is given more than once"),
+        (
+            "/openapi.json?x",
+            "\"x\" is no parameter of this; it takes none",
+        ),
+        ("/node?x=1", "it takes none"),
+        ("/explain/apps/SHOP/a?x", "it takes none"),
+    ] {
+        let answer = node.ask("GET", target, &[]);
+        assert_eq!(answer.status, 400, "{target}");
+        let said = detail(&answer);
+        assert!(said.contains(part), "{target}: {said}");
+    }
+    // The protocol's own paths are as they were.
+    for (method, target, status) in [
+        ("GET", "/eureka/nowhere", 404),
+        ("PATCH", "/eureka/apps", 405),
+    ] {
+        let answer = node.ask(method, target, &[]);
+        assert_eq!((answer.status, answer.body.len()), (status, 0), "{target}");
+    }
+}

@@ -9,7 +9,7 @@ use hyper::{Method, StatusCode};
 
 use super::answer::{self, Answer};
 use super::traffic::BOUNDS_US;
-use super::{Api, Head};
+use super::{Api, Head, own};
 use crate::changelog::{Published, StoreHealth};
 use crate::config::Choice as _;
 use crate::registry::change::ChangeKind;
@@ -41,7 +41,10 @@ impl Api {
         methods: &'static [&'static str],
     ) -> Answer {
         if !matches!(*head.method, Method::GET | Method::HEAD) {
-            return answer::method_not_allowed(methods);
+            return match scraper {
+                Scraper::Own => own::method_not_allowed(head, methods),
+                Scraper::Spring => answer::method_not_allowed(methods),
+            };
         }
         let state = self.log.snapshot();
         let counted = state.clone();
