@@ -11,6 +11,8 @@ pub mod own_instance;
 pub mod portable;
 pub mod registry;
 pub mod replication;
+pub mod signals;
+mod stopping;
 pub mod store;
 pub mod telemetry;
 pub mod timers;

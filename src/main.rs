@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, bail};
 use eurekad::clock::SystemClock;
 use eurekad::config::{Command, Config, DiskFiles, Loaded, Machine};
 use eurekad::node::Node;
+use eurekad::signals::Signals;
 use eurekad::telemetry;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 fn main() -> ExitCode {
@@ -57,28 +57,25 @@ fn serve(loaded: Loaded) -> Result<()> {
         .context("starting the runtime")?;
     runtime.block_on(async {
         // Before the port is open, so that a signal is never lost.
-        let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-        let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+        let mut signals = Signals::listen().context("listening for signals")?;
         let node = tokio::select! {
             node = Node::start(loaded.config, Arc::new(SystemClock::new())) => node?,
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
+            _ = signals.next() => return Ok(()),
         };
-        let failure = tokio::select! {
+        let ended = tokio::select! {
             biased;
-            _ = terminate.recv() => None,
-            _ = interrupt.recv() => None,
-            reason = node.failed() => Some(reason),
+            signal = signals.next() => Ok(signal),
+            reason = node.failed() => Err(reason),
         };
-        match failure {
-            None => {
-                info!("stopping");
-                node.stop().await
+        match ended {
+            Ok(signal) => {
+                info!(signal, "stopping: {signal}");
+                signals.stop(node).await
             }
-            Some(reason) => {
+            Err(reason) => {
                 error!(%reason, "the node cannot go on: {reason}");
                 // The store is gone already; what is left to close may complain about that.
-                let _ = node.stop().await;
+                let _ = signals.stop(node).await;
                 bail!("the node cannot go on: {reason}")
             }
         }

@@ -25,6 +25,7 @@ use crate::replication::reconcile::DigestCache;
 use crate::replication::state::PeerStates;
 use crate::replication::transport::Identity;
 use crate::replication::{self, ReadsGate};
+use crate::stopping;
 use crate::store::{self, Durability, OnDamage, Opened, Progress, StoreError, StoreOptions};
 use crate::timers::Timers;
 use crate::tls::TlsClient;
@@ -48,6 +49,8 @@ pub struct Node {
     replicating: TaskTracker,
     /// Cancelled when requests may no longer come, before anything else stops.
     stop_serving: CancellationToken,
+    /// Cancelled by whoever does not want a stop to wait for anybody.
+    hurry: CancellationToken,
     serving: TaskTracker,
     tasks: TaskTracker,
     on_failure: OnStoreFailure,
@@ -61,10 +64,11 @@ impl Node {
     pub async fn start(mut config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
         let started = clock.now().mono;
         let tls = tls_for_peers(&config).await?;
-        let rules = Arc::new(config.compatibility.rules(
-            config.registry.sync_when_timestamp_differs,
-            config.limits.of_metadata(),
-        ));
+        let rules = Arc::new(
+            config
+                .compatibility
+                .rules(config.registry.sync_when_timestamp_differs, &config.limits),
+        );
         let retention_ms = millis(config.registry.delta_retention);
 
         let options = store_options(&config);
@@ -172,7 +176,7 @@ impl Node {
             },
         ));
 
-        let (stop, stop_serving) = (CancellationToken::new(), CancellationToken::new());
+        let [stop, stop_serving, hurry] = std::array::from_fn(|_| CancellationToken::new());
         let (serving, tasks) = (TaskTracker::new(), TaskTracker::new());
         let (leave, replicating) = (stop.child_token(), TaskTracker::new());
         Timers {
@@ -200,6 +204,7 @@ impl Node {
                 grace: config.server.shutdown_grace,
             },
             stop_serving.clone(),
+            hurry.clone(),
         ));
 
         // A node that is to register itself does so even if nobody else would hear of it.
@@ -219,6 +224,7 @@ impl Node {
                     gate,
                 },
                 &replicating,
+                &stop_serving,
                 &leave,
                 &stop,
             );
@@ -249,6 +255,7 @@ impl Node {
             leave,
             replicating,
             stop_serving,
+            hurry,
             serving,
             tasks,
             on_failure: config.store.on_failure,
@@ -285,6 +292,12 @@ impl Node {
         }
     }
 
+    /// Whoever cancels this has [`Node::stop`] wait neither for requests nor for peers; the store is closed
+    /// in order all the same.
+    pub fn hurry(&self) -> CancellationToken {
+        self.hurry.clone()
+    }
+
     /// Stops accepting, lets requests finish, takes back its own registration and tells the peers what
     /// they do not have yet, stops the timers, commits and closes the store. Takes at most the configured
     /// grace and a few seconds.
@@ -297,10 +310,11 @@ impl Node {
         self.serving.wait().await;
         self.leave.cancel();
         self.replicating.close();
-        if tokio::time::timeout(LEAVE_MAX, self.replicating.wait())
-            .await
-            .is_err()
-        {
+        let tell = || {
+            let most = LEAVE_MAX.as_secs();
+            info!("telling the peers what they do not have yet, for up to {most} s");
+        };
+        if !stopping::wait(self.replicating.wait(), LEAVE_MAX, &self.hurry, tell).await {
             warn!(
                 "stopping before every peer has heard everything: they hear the rest after the next start"
             );

@@ -292,6 +292,46 @@ fn figures_move_with_what_happens() {
 }
 
 #[test]
+fn new_instances_beyond_the_bound_are_refused_exactly_and_it_is_told() {
+    const MOST: usize = 10;
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(&dir.path().join("data"), &["--eurekad.max-instances=10"]);
+    let port = server.port();
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let connections: Vec<_> = (0..8)
+            .map(|connection| {
+                scope.spawn(move || {
+                    let mut open = Connection::open(port).unwrap();
+                    let mut register = |n| {
+                        let id = format!("i{connection}-{n}");
+                        let bytes = Registration::new("FULL", &id).register();
+                        open.exchange(&bytes).unwrap()
+                    };
+                    (0..5).map(&mut register).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let joined = connections.into_iter().flat_map(|one| one.join().unwrap());
+        joined.collect()
+    });
+    let (refused, taken): (Vec<_>, Vec<_>) = answers.iter().partition(|one| one.status == 503);
+    assert_eq!((taken.len(), refused.len()), (MOST, 40 - MOST));
+    assert!(taken.iter().all(|answer| answer.status == 204));
+    for answer in refused {
+        let why = answer.header("x-eurekad-reason").unwrap();
+        assert!(why.contains("10 instances") && why.contains("eurekad.max-instances"));
+        assert_eq!(answer.header("retry-after"), Some("5"));
+        assert!(answer.body.is_empty());
+    }
+    let scrape = Scrape::of(port, "/metrics");
+    assert_eq!(scrape.sum("eurekad_instances", &[]), 10.0);
+    assert_eq!(scrape.sum("eurekad_registrations_refused_total", &[]), 30.0);
+    let log = server.log();
+    let warnings = log.matches("as many as eurekad.max-instances allows");
+    assert_eq!(warnings.count(), 1, "{log}");
+}
+
+#[test]
 fn the_actuator_has_the_same_once_it_is_exposed_and_the_gauge_once_it_is_wanted() {
     let dir = tempfile::tempdir().unwrap();
     let exposed = "--management.endpoints.web.exposure.include=health,prometheus";

@@ -110,6 +110,10 @@ fn a_quarantined_id_stays_out_until_it_is_released_or_its_time_is_over() {
     assert_eq!(node.ask("DELETE", "/eureka/apps/SHOP/a", &[]).status, 200);
     node.register("a");
     assert_eq!(node.status("a").as_deref(), Some("OUT_OF_SERVICE"));
+    let told = node.ask("GET", "/explain/apps/SHOP/a", &[]).json();
+    assert_eq!(told["because"]["kind"], "quarantined");
+    assert_eq!(told["because"]["reason"], "it lies");
+    assert_eq!(told["override"]["set"]["kind"], "quarantined");
     // Nor does a deployment's drain end it.
     let refused = node.ask("POST", "/drain/apps/SHOP/a?for=1ms", &[]);
     assert_eq!(refused.status, 409);
@@ -122,6 +126,14 @@ fn a_quarantined_id_stays_out_until_it_is_released_or_its_time_is_over() {
     assert_eq!(released.status, 200);
     assert_eq!(released.json()["released"], true);
     assert_eq!(node.status("a").as_deref(), Some("UP"));
+    let told = node.ask("GET", "/explain/apps/SHOP/a", &[]).json();
+    assert_eq!(told["because"]["kind"], "registered");
+    // One that never came.
+    node.ask("POST", "/quarantine/apps/SHOP/never?for=1h", &[]);
+    node.ask("DELETE", "/quarantine/apps/SHOP/never", &[]);
+    let told = node.ask("GET", "/explain/apps/SHOP/never", &[]).json();
+    let said = told["summary"][0].as_str().unwrap();
+    assert!(said.contains("never was"), "{said}");
     node.ask("POST", "/quarantine/apps/SHOP/a?for=500ms", &[]);
     wait_for("the quarantine to end by itself", || {
         (node.status("a").as_deref() == Some("UP")).then_some(())
@@ -180,4 +192,76 @@ fn what_cannot_be_done_says_why() {
     assert_eq!(answer.status, 404);
     assert_eq!(node.ask("PUT", "/drain/apps/SHOP/a", &[]).status, 405);
     assert_eq!(node.status("a").as_deref(), Some("UP"));
+}
+
+#[test]
+fn errors_of_our_own_paths_say_what_was_wrong_with_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(&dir);
+    node.register("a");
+    for (target, part) in [
+        ("/history/apps", "/history/apps/APP/ID"),
+        ("/history/apps/A/b/c", "/history/apps/APP/ID"),
+        ("/explain/apps/A", "/explain/apps/APP/ID"),
+        ("/drain", "/drain/apps/APP/ID"),
+        ("/registry/diffs", "/registry/diff"),
+        ("/metrics/more", "/metrics"),
+    ] {
+        let answer = node.ask("GET", target, &[]);
+        assert_eq!(answer.status, 404, "{target}");
+        let said = detail(&answer);
+        assert!(said.contains(part), "{target}: {said}");
+    }
+    for target in [
+        "/history",
+        "/registry",
+        "/registry/diff",
+        "/watch",
+        "/changes",
+        "/explain/apps/SHOP/a",
+        "/drain/apps/SHOP/a",
+        "/overrides",
+        "/node",
+        "/openapi.json",
+        "/metrics",
+    ] {
+        let answer = node.ask("PATCH", target, &[]);
+        assert_eq!(answer.status, 405, "{target}");
+        assert!(answer.header("allow").unwrap().contains("GET"), "{target}");
+        let said = detail(&answer);
+        assert!(said.contains("PATCH is no method of this"), "{said}");
+    }
+    for (target, part) in [
+        ("/history?limit=1&limit=2", "limit is given more than once"),
+        ("/history?from=-1h&from=-2h", "from is given more than once"),
+        ("/history?app=A&app=B", "app is given more than once"),
+        ("/history?from=", "from: "),
+        ("/history?to=", "to: "),
+        ("/history?limit=", "limit: "),
+        ("/registry?at=", "at: "),
+        ("/registry?app=A&app=B", "app is given more than once"),
+        ("/registry/diff?from=-1h&to=", "to: "),
+        ("/watch?since=", "since: "),
+        ("/changes?wait=1s&wait=2s", "wait is given more than once"),
+        ("/overrides?app=A&app=B", "app is given more than once"),
+        (
+            "/openapi.json?x",
+            "\"x\" is no parameter of this; it takes none",
+        ),
+        ("/node?x=1", "it takes none"),
+        ("/explain/apps/SHOP/a?x", "it takes none"),
+    ] {
+        let answer = node.ask("GET", target, &[]);
+        assert_eq!(answer.status, 400, "{target}");
+        let said = detail(&answer);
+        assert!(said.contains(part), "{target}: {said}");
+    }
+    // The protocol's own paths are as they were.
+    for (method, target, status) in [
+        ("GET", "/eureka/nowhere", 404),
+        ("PATCH", "/eureka/apps", 405),
+    ] {
+        let answer = node.ask(method, target, &[]);
+        assert_eq!((answer.status, answer.body.len()), (status, 0), "{target}");
+    }
 }

@@ -65,6 +65,34 @@ fn a_request_under_way_at_sigterm_is_answered_and_kept_and_idle_connections_are_
 }
 
 #[test]
+fn a_terminal_that_goes_away_stops_the_node_in_order_unless_that_is_ignored() {
+    for name in ["TERM", "INT", "HUP"] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(&dir.path().join("data"), &[]);
+        server.signal(name);
+        let (status, log) = server.wait();
+        assert_eq!(status.code(), Some(0), "SIG{name}: {log}");
+        let is_in_order = log.contains(&format!("stopping: SIG{name}")) && log.contains("stopped");
+        assert!(is_in_order, "{log}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::spawn_under(
+        &["sh", "-c", "trap '' HUP; exec \"$0\" \"$@\""],
+        &dir.path().join("data"),
+        &[],
+    );
+    server.wait_until_serving();
+    server.signal("HUP");
+    let mut connection = Connection::open(server.port()).unwrap();
+    let status = connection.exchange(&instance(0).register()).unwrap().status;
+    assert_eq!(status, 204);
+    server.terminate();
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("stopping: SIGTERM"), "{log}");
+}
+
+#[test]
 fn a_request_that_never_ends_does_not_keep_the_node_beyond_its_grace() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -83,6 +111,56 @@ fn a_request_that_never_ends_does_not_keep_the_node_beyond_its_grace() {
     assert_eq!(status.code(), Some(0), "{log}");
     let server = Server::start(&data, &[]);
     assert_eq!(names(server.port()), ["stop-0"]);
+}
+
+#[test]
+fn a_stop_says_what_it_waits_for_and_a_second_signal_ends_the_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    // Longer than the test may take.
+    let server = Server::start(&data, &["--eurekad.shutdown-grace=1h"]);
+    let mut connection = Connection::open(server.port()).unwrap();
+    let status = connection.exchange(&instance(0).register()).unwrap().status;
+    assert_eq!(status, 204);
+    let mut endless = Connection::open(server.port()).unwrap();
+    let bytes = instance(1).register();
+    endless.send(&bytes[..bytes.len() - 1]).unwrap();
+    wait_for("the server to read what was sent", || {
+        endless.is_all_taken().then_some(())
+    });
+    server.signal("INT");
+    wait_for("the stop to say what it waits for", || {
+        let told = "waiting for the requests of 1 connections, for up to 3600 s";
+        server.log().contains(told).then_some(())
+    });
+    server.signal("INT");
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("SIGINT while stopping"), "{log}");
+    assert!(log.contains("1 connections did not finish"), "{log}");
+    // The store was closed in order.
+    assert!(log.contains("stopped"), "{log}");
+    let server = Server::start(&data, &[]);
+    assert!(!server.log().contains("mended"), "{}", server.log());
+    assert_eq!(names(server.port()), ["stop-0"]);
+}
+
+#[test]
+fn a_node_that_is_stopped_while_it_copies_does_not_register_itself_first() {
+    let dir = tempfile::tempdir().unwrap();
+    // It takes connections and never answers.
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = peer.local_addr().unwrap().port();
+    let peers = format!("--eureka.client.service-url.defaultZone=http://127.0.0.1:{port}/eureka/");
+    let registers = "--eureka.client.register-with-eureka=true";
+    let fetches = "--eureka.client.fetch-registry=true";
+    let server = Server::start(&dir.path().join("data"), &[&peers, registers, fetches]);
+    wait_for("the node to ask its peer", || peer.accept().ok());
+    server.terminate();
+    let (status, log) = server.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("copying the registry"), "{log}");
+    assert!(!log.contains("registered this node"), "{log}");
 }
 
 #[test]

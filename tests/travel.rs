@@ -154,9 +154,9 @@ fn moments_that_there_are_not_are_refused_with_a_reason() {
     refused("/registry/diff", 400, "from");
     refused("/registry/diff?from=now&to=-1h", 400, "later than to");
     refused("/registry/diff?from=-1h&to=2999-01-01", 400, "future");
-    let gone = refused("/registry?at=2001-01-01", 410, "older than what is kept");
-    assert_eq!(gone["oldest_lsn"], 1);
-    assert!(gone["oldest"].as_str().unwrap().ends_with('Z'));
+    for target in ["/registry?at=", "/registry?lsn=", "/registry/diff?from="] {
+        assert_eq!(get(port, target, &[]).status, 400, "{target}");
+    }
     assert_eq!(get(port, "/registry", &["Accept: text/html"]).status, 406);
     let post = request("POST", "/registry", &[], b"{}");
     let answer = Connection::open(port).unwrap().exchange(&post).unwrap();
@@ -274,4 +274,37 @@ fn a_trimmed_log_is_told_from_its_bases_on_and_survives_a_restart() {
         assert_eq!(before.status, 410);
         server.assert_well();
     }
+}
+
+#[test]
+fn before_the_first_change_there_was_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Server::start(&dir.path().join("data"), &[]);
+    let port = server.port();
+    let header = |answer: &Answer, name: &str| answer.header(name).map(ToOwned::to_owned);
+    for has_begun in [false, true] {
+        if has_begun {
+            let bytes = Registration::new("FIRST", "a").register();
+            let mut connection = Connection::open(port).unwrap();
+            assert_eq!(connection.exchange(&bytes).unwrap().status, 204);
+        }
+        let answer = get(port, "/registry?at=-15m", &[JSON]);
+        assert_eq!((answer.status, lsn(&answer)), (200, 0));
+        assert_eq!(answer.json()["applications"]["application"], json!([]));
+        assert_eq!(header(&answer, "x-eurekad-complete").unwrap(), "true");
+        let note = header(&answer, "x-eurekad-note");
+        let is_told = note.is_some_and(|note| note.contains("its log begins at 2"));
+        assert_eq!(is_told, has_begun);
+
+        let answer = get(port, "/registry/diff?from=-1h", &[JSON]);
+        assert_eq!(answer.status, 200);
+        let diff = answer.json();
+        assert_eq!(diff["complete"], true);
+        assert_eq!(
+            diff["added"].as_array().unwrap().len(),
+            usize::from(has_begun)
+        );
+        assert_eq!(diff["note"].is_string(), has_begun);
+    }
+    server.assert_well();
 }

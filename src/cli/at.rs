@@ -21,6 +21,9 @@ pub(super) async fn run(client: &Client, arguments: &AtArgs, screen: &mut Screen
     let reply = client.ask(Call::get(target).accept(accept)).await?;
     let header = |name: &str| reply.header(name).map(ToOwned::to_owned);
     let (lsn, at) = (header("x-eurekad-lsn"), header("x-eurekad-at"));
+    if let Some(note) = header("x-eurekad-note") {
+        screen.note(&clean(&note));
+    }
     let body = reply.document().await?;
     if arguments.xml || arguments.json {
         screen.document(&body)?;

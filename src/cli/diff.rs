@@ -54,6 +54,10 @@ pub(super) fn show(document: &Value, screen: &mut Screen) -> Result<(), Failure>
         )
     };
     let (from, to) = (end("from", screen), end("to", screen));
+    let note = changes::text(document, "note");
+    if !note.is_empty() {
+        screen.note(&clean(note));
+    }
     if is_empty(document) {
         screen.note(&format!("nothing differs between {from} and {to}"));
         return Ok(());

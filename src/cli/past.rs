@@ -164,15 +164,7 @@ impl From<TravelError> for Failure {
 
 /// The position of a time; the newest one stands for everything behind it.
 fn position(opened: &Opened, at: Millis) -> Result<Moment, Failure> {
-    let reader = &*opened.reader;
-    if reader.last_lsn() == Lsn::ZERO && reader.bases().is_empty() {
-        return Ok(Moment {
-            lsn: Lsn::ZERO,
-            at,
-            lost: None,
-        });
-    }
-    Ok(by_time(reader, at)?)
+    Ok(by_time(&*opened.reader, at)?)
 }
 
 /// The registry as of a moment. Rules decide what changes, not what a record changes: any will do.
@@ -195,19 +187,15 @@ pub(super) fn end(opened: &Opened) -> Result<Registry, Failure> {
         .bases()
         .last()
         .map_or(Lsn::ZERO, |base| base.lsn);
-    let moment = Moment {
-        lsn: opened.reader.last_lsn().max(newest),
-        at: opened.last_alive,
-        lost: None,
-    };
+    let moment = Moment::whole(opened.reader.last_lsn().max(newest), opened.last_alive);
     Ok(look(opened, moment, None)?.registry)
 }
 
-fn say_what_is_lost(moment: &Moment, past: &Past, screen: &mut Screen) {
-    if let Some((first, last)) = moment.lost.or(past.lost) {
-        screen.note(&format!(
-            "the changes from lsn {first} to {last} are lost; what they changed is not known"
-        ));
+/// Says what is not known of a moment, or that it lies before everything.
+fn say_what_is_known(moment: &Moment, past: &Past, screen: &mut Screen) {
+    let lost = moment.what_is_lost(Some(past));
+    if let Some(note) = lost.or_else(|| moment.beginning()) {
+        screen.note(&note);
     }
 }
 
@@ -225,7 +213,7 @@ pub(super) fn at(dir: &Path, arguments: &AtArgs, screen: &mut Screen) -> Outcome
     };
     let past = look(reading.opened(), moment, None)?;
     reading.close()?;
-    say_what_is_lost(&moment, &past, screen);
+    say_what_is_known(&moment, &past, screen);
     let only = arguments.app.as_deref();
     let format = if arguments.xml {
         Format::Xml
@@ -278,7 +266,7 @@ pub(super) fn diff(dir: &Path, arguments: &DiffArgs, screen: &mut Screen) -> Out
         .or(to.lost)
         .or(after.lost)
         .is_none();
-    let document = json!({
+    let mut document = json!({
         "from": of(&from),
         "to": of(&to),
         "complete": is_complete,
@@ -286,8 +274,12 @@ pub(super) fn diff(dir: &Path, arguments: &DiffArgs, screen: &mut Screen) -> Out
         "removed": removed,
         "changed": changed,
     });
-    say_what_is_lost(&from, &before, screen);
-    say_what_is_lost(&to, &after, screen);
+    let known = [(&from, &before), (&to, &after)];
+    let lost = known.map(|(moment, past)| moment.what_is_lost(Some(past)));
+    let beginning = known.map(|(moment, _)| moment.beginning());
+    if let Some(note) = lost.into_iter().chain(beginning).flatten().next() {
+        document["note"] = json!(note);
+    }
     if arguments.json {
         screen.document(document.to_string().as_bytes())?;
     } else {

@@ -229,7 +229,8 @@ Registry:
   eureka.server.use-read-only-response-cache        [true]
   eureka.server.response-cache-update-interval-ms   [30s]
   eurekad.max-protection-time                       end of self-preservation, 0 = never [0s]
-  eurekad.max-instances                             0 = no bound [0]
+  eurekad.max-instances                             new registrations beyond it are 503; what
+                                                    peers tell is taken; 0 = no bound [0]
 
 Peers (none unless configured):
   eureka.client.service-url.defaultZone             their URLs, by comma; srv+http://NAME/eureka/

@@ -6,9 +6,10 @@
 use super::bind::Binder;
 use super::choice::{choice, words};
 use super::property::Origin;
+use super::store::LimitsConfig;
 use crate::registry::rules::{
-    LeaseExpiry, MetadataBounds, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion,
-    Rules, SameStatusOverride, StatusByRenewal, Thresholds, UnknownOverride,
+    LeaseExpiry, MetadataUpdate, OverrideLift, OverrideScope, ReplicatedVersion, Rules,
+    SameStatusOverride, StatusByRenewal, Thresholds, UnknownOverride,
 };
 
 choice! {
@@ -143,7 +144,7 @@ pub struct Compatibility {
 
 impl Compatibility {
     /// The knobs that are rules of the core.
-    pub fn rules(&self, sync_when_timestamp_differs: bool, metadata: MetadataBounds) -> Rules {
+    pub fn rules(&self, sync_when_timestamp_differs: bool, limits: &LimitsConfig) -> Rules {
         Rules {
             lease_expiry: self.lease_expiry,
             override_scope: self.override_scope,
@@ -155,7 +156,8 @@ impl Compatibility {
             replicated_version: self.replicated_version,
             thresholds: self.thresholds,
             sync_when_timestamp_differs,
-            metadata,
+            metadata: limits.of_metadata(),
+            instances_max: Some(limits.instances).filter(|most| *most > 0),
         }
     }
 

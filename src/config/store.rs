@@ -126,7 +126,7 @@ pub struct LimitsConfig {
     pub metadata_entries: usize,
     /// `eurekad.max-metadata-bytes`: keys and values of one instance together.
     pub metadata_bytes: usize,
-    /// `eurekad.max-instances`: registrations of new instances beyond it are refused; 0 = none.
+    /// `eurekad.max-instances`: clients' registrations of new instances beyond it are refused; 0 = none.
     pub instances: u64,
 }
 

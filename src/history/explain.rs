@@ -26,6 +26,8 @@ pub struct Known {
     pub peers: Vec<PeerNow>,
     /// Changes of the instance, newest first, as far as they were looked at.
     pub entries: Vec<Entry>,
+    /// They are all that ever happened to it.
+    pub are_all: bool,
     /// How far back the log goes.
     pub oldest: Option<Millis>,
 }
@@ -104,7 +106,8 @@ pub struct Explanation {
     pub summary: Vec<String>,
     /// Since when it is there, or not there; `None` if that is longer than the log goes back.
     pub since: Option<At>,
-    /// The change that made it so.
+    /// The change that made what is shown of it what it is: that of the drain, quarantine or override if its
+    /// status is that one's, otherwise its registration; of one that is not there, its removal.
     pub because: Option<Entry>,
     pub status: Option<String>,
     pub lease: Option<LeaseNow>,
@@ -116,13 +119,21 @@ pub struct Explanation {
     pub next: Vec<Next>,
 }
 
-/// Whether a change set the override that holds.
+/// Whether a change set an override.
 fn sets_override(entry: &Entry) -> bool {
     entry
         .changes
         .get("override")
         .is_some_and(|change| !change.after.is_null())
         || matches!(&*entry.kind, "override-set" | "override-stored")
+}
+
+/// Whether a change ordered a hold that is in force.
+fn sets_hold(entry: &Entry, hold: &HoldFacts) -> bool {
+    match &*hold.kind {
+        "drain" => entry.kind == "drained",
+        _ => entry.kind == "quarantined",
+    }
 }
 
 fn begins(entry: &Entry) -> bool {
@@ -137,7 +148,7 @@ fn removes(entry: &Entry) -> bool {
 pub fn explain(known: Known) -> Explanation {
     let entries = &known.entries;
     let is_present = known.lease.is_some();
-    let because = entries
+    let came_or_went = entries
         .iter()
         .find(|entry| {
             if is_present {
@@ -147,26 +158,36 @@ pub fn explain(known: Known) -> Explanation {
             }
         })
         .cloned();
-    let overridden = known.overridden.clone().map(|status| OverrideNow {
-        status,
-        set: entries.iter().find(|entry| sets_override(entry)).cloned(),
-    });
     let hold = known.hold.clone().map(|hold| HoldNow {
         remaining_ms: hold.until.0.since(known.now),
         set: entries
             .iter()
-            .find(|entry| matches!(&*entry.kind, "drained" | "quarantined"))
+            .find(|entry| sets_hold(entry, &hold))
             .cloned(),
         kind: hold.kind,
         until: hold.until,
     });
+    let overridden = known.overridden.clone().map(|status| OverrideNow {
+        // Registrations that come under a hold have its override from it.
+        set: match &hold {
+            Some(hold) => hold.set.clone(),
+            None => entries.iter().find(|entry| sets_override(entry)).cloned(),
+        },
+        status,
+    });
     let since = match &known.lease {
         Some(lease) => Some(lease.registered_at),
-        None => because.as_ref().map(|entry| entry.at),
+        None => came_or_went.as_ref().map(|entry| entry.at),
     };
     let next = next_of(&known);
     let mut summary = Vec::new();
-    summary.push(presence(&known, because.as_ref()));
+    summary.push(presence(&known, came_or_went.as_ref()));
+    let because = match (&known.lease, &overridden) {
+        (Some(lease), Some(overridden)) if lease.status == overridden.status => {
+            overridden.set.clone()
+        }
+        _ => came_or_went,
+    };
     summary.extend(lease_sentences(&known));
     if let Some(overridden) = &overridden {
         summary.push(override_sentence(overridden, known.lease.as_ref()));
@@ -198,7 +219,7 @@ fn presence(known: &Known, because: Option<&Entry>) -> String {
         let since = times::format(lease.registered_at.0);
         let by = because.map_or_else(String::new, |entry| format!(" ({})", by(entry)));
         return format!(
-            "{name} is registered with status {} since {since}{by}.",
+            "{name} is registered since {since}{by}, with status {}.",
             lease.status
         );
     }
@@ -224,6 +245,10 @@ fn presence(known: &Known, because: Option<&Entry>) -> String {
                 entry.kind
             )
         }
+        None if known.are_all && !known.entries.iter().any(begins) => format!(
+            "{name} is not registered and never was{}.",
+            back_to(known.oldest)
+        ),
         None if known.entries.is_empty() => format!(
             "{name} is not registered, and nothing is known of it{}.",
             back_to(known.oldest)

@@ -65,11 +65,12 @@ fn an_instance_that_is_well() {
     assert_eq!(
         told.summary,
         [
-            "SHOP/a is registered with status UP since 2026-11-30T02:04:40.000Z (by a client at \
-             10.0.0.9).",
+            "SHOP/a is registered since 2026-11-30T02:04:40.000Z (by a client at 10.0.0.9), with status \
+             UP.",
             "It was renewed 12 s ago and its lease lasts 1 min 30 s: 1 min 18 s remain.",
         ]
     );
+    assert_eq!(told.because.unwrap().kind, "registered");
     let next: Vec<_> = told.next.iter().map(|next| next.in_ms).collect();
     assert_eq!(next, [18_000, 78_000, 138_000]);
 }
@@ -226,6 +227,100 @@ fn an_instance_that_is_drained_while_a_peer_is_away() {
         ]
     );
     assert_eq!(told.hold.unwrap().remaining_ms, 245_000);
+    assert_eq!(told.because.unwrap().kind, "drained");
+}
+
+/// A change with an override as what it brings.
+fn overriding(entry: Entry) -> Entry {
+    let change = crate::history::entry::FieldChange {
+        before: serde_json::Value::Null,
+        after: "OUT_OF_SERVICE".into(),
+    };
+    Entry {
+        changes: [("override".to_owned(), change)].into(),
+        ..entry
+    }
+}
+
+#[test]
+fn what_an_instance_shows_is_because_of_the_change_that_made_it_so() {
+    let out = |status: &str, kind: Option<&'static str>, entries: Vec<Entry>| {
+        let told = explain(Known {
+            lease: Some(LeaseNow {
+                status: status.into(),
+                ..lease(1_000)
+            }),
+            overridden: Some("OUT_OF_SERVICE".into()),
+            hold: kind.map(|kind| HoldFacts {
+                kind: kind.into(),
+                until: At(NOW.plus(245_000)),
+                released: false,
+            }),
+            entries,
+            ..known()
+        });
+        let set = told.overridden.unwrap().set.map(|entry| entry.kind);
+        (told.because.map(|entry| entry.kind), set)
+    };
+    let registered = || entry("registered", "client", 5_000);
+    let both = |kind: &'static str| (Some(kind.into()), Some(kind.into()));
+    // It came back under the quarantine, and got the override from that.
+    let under = vec![
+        overriding(registered()),
+        entry("quarantined", "operator", 9_000),
+    ];
+    assert_eq!(
+        out("OUT_OF_SERVICE", Some("quarantine"), under),
+        both("quarantined")
+    );
+    // A drain that another node accepted waits behind a quarantine.
+    let behind = vec![
+        entry("drained", "peer", 3_000),
+        entry("quarantined", "operator", 4_000),
+        registered(),
+    ];
+    assert_eq!(
+        out("OUT_OF_SERVICE", Some("quarantine"), behind),
+        both("quarantined")
+    );
+    let set = || vec![overriding(entry("override-set", "operator", 9_000))];
+    assert_eq!(out("OUT_OF_SERVICE", None, set()), both("override-set"));
+    // What is not known is not made up.
+    assert_eq!(
+        out("OUT_OF_SERVICE", None, vec![registered()]),
+        (None, None)
+    );
+    // It shows what it reports itself.
+    let mut entries = set();
+    entries.push(registered());
+    assert_eq!(
+        out("DOWN", None, entries),
+        (Some("registered".into()), Some("override-set".into()))
+    );
+}
+
+#[test]
+fn an_id_that_was_never_there() {
+    let entries = || {
+        vec![
+            entry("released", "operator", 1_000),
+            entry("quarantined", "operator", 9_000),
+        ]
+    };
+    let told = |entries, are_all| {
+        let told = explain(Known {
+            entries,
+            are_all,
+            ..known()
+        });
+        assert_eq!((told.because, told.since), (None, None));
+        told.summary[0].clone()
+    };
+    let never = "SHOP/a is not registered and never was in a log that goes back to \
+                 2026-11-30T01:13:00.000Z.";
+    assert_eq!(told(entries(), true), never);
+    assert_eq!(told(Vec::new(), true), never);
+    assert!(told(entries(), false).contains("when it went is not known"));
 }
 
 #[test]

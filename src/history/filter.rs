@@ -90,7 +90,8 @@ impl Filter {
                 format!("{} bytes long, the limit is {TEXT_MAX}", value.len()),
             ));
         }
-        if value.is_empty() {
+        // A time that is missing would ask for all times.
+        if value.is_empty() && !matches!(name, "from" | "to") {
             return Ok(true);
         }
         let time = |value: &str| {
@@ -273,6 +274,9 @@ mod tests {
         let mut filter = Filter::default();
         assert_eq!(filter.set("limit", "5", Millis::ZERO), Ok(false));
         assert_eq!(filter.set("actor", "", Millis::ZERO), Ok(true));
+        for name in ["from", "to"] {
+            assert!(filter.set(name, "", Millis::ZERO).is_err(), "{name}");
+        }
         assert_eq!(filter, Filter::default());
         filter.set("from", "200", Millis::ZERO).unwrap();
         assert!(filter.set("to", "100", Millis::ZERO).is_err());

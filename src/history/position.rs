@@ -4,9 +4,11 @@
 //! whose record says T or earlier. Where the clock was stepped back, records further on say earlier
 //! times than those before them; the later position counts, for what was written later is what held
 //! then. So a moment that the clock passed twice is the second one, and one that it leapt over is
-//! the moment before the leap.
+//! the moment before the leap. Before the first record of a log from which nothing was dropped there was
+//! nothing, at position 0.
 
-use super::travel::{TravelError, oldest};
+use super::times;
+use super::travel::{Past, TravelError, oldest};
 use crate::store::{LogReader, SegmentFacts, StoreError};
 use crate::types::{Lsn, Millis};
 
@@ -22,12 +24,43 @@ pub struct Moment {
     pub at: Millis,
     /// LSNs that may have held changes before that moment and that are lost.
     pub lost: Option<(Lsn, Lsn)>,
+    /// The time of the first change of all, if the moment lies before it: nothing is lost, there was nothing.
+    pub since: Option<Millis>,
+}
+
+impl Moment {
+    /// The state behind everything that happened up to `at`, of which nothing is missing.
+    pub fn whole(lsn: Lsn, at: Millis) -> Self {
+        Self {
+            lsn,
+            at,
+            lost: None,
+            since: None,
+        }
+    }
+
+    /// What is not known of it; `past` is the registry that it led to.
+    pub fn what_is_lost(&self, past: Option<&Past>) -> Option<String> {
+        let (first, last) = self.lost.or(past.and_then(|past| past.lost))?;
+        Some(format!(
+            "the changes from LSN {first} to {last} are lost; what they changed is not known"
+        ))
+    }
+
+    /// Since when the log remembers, if the moment lies before that.
+    pub fn beginning(&self) -> Option<String> {
+        let since = times::format(self.since?);
+        Some(format!(
+            "nothing had been registered with this node then: its log begins at {since}"
+        ))
+    }
 }
 
 /// The position of a time, which must not lie in the future.
 ///
 /// # Errors
-/// [`TravelError::TooOld`] for a time before everything that is kept; the log cannot be read.
+/// [`TravelError::TooOld`] for a time before everything that is kept, unless nothing came before that; the
+/// log cannot be read.
 pub fn by_time(reader: &dyn LogReader, at: Millis) -> Result<Moment, TravelError> {
     let segments = reader.segments();
     let record = last_record(reader, &segments, at)?;
@@ -47,19 +80,31 @@ pub fn by_time(reader: &dyn LogReader, at: Millis) -> Result<Moment, TravelError
                 && next.is_none_or(|next| base.lsn >= next.after && base.lsn < next.first)
         });
     if let Some(base) = base {
-        return Ok(Moment {
-            lsn: base.lsn,
-            at,
-            lost: None,
-        });
+        return Ok(Moment::whole(base.lsn, at));
     }
     let Some(lsn) = record else {
-        return Err(TravelError::TooOld(oldest(reader)?));
+        let oldest = oldest(reader)?;
+        if !begins_with_the_first_change(reader) {
+            return Err(TravelError::TooOld(oldest));
+        }
+        return Ok(Moment {
+            since: oldest.at.filter(|_| reader.last_lsn() > Lsn::ZERO),
+            ..Moment::whole(Lsn::ZERO, at)
+        });
     };
     let lost = next
         .filter(|next| next.after == lsn && next.has_hole_before())
         .map(|next| (lsn.next(), Lsn(next.first.0 - 1)));
-    Ok(Moment { lsn, at, lost })
+    Ok(Moment {
+        lost,
+        ..Moment::whole(lsn, at)
+    })
+}
+
+/// Whether nothing was ever dropped in front of the oldest record, or lost: a store that was moved aside
+/// is followed by one that leaves out the LSNs that may have been given out.
+fn begins_with_the_first_change(reader: &dyn LogReader) -> bool {
+    reader.first_lsn() == Lsn(1)
 }
 
 /// The moment of a position: when its record was written. Where LSNs were skipped it is the record
@@ -89,14 +134,18 @@ pub fn by_lsn(reader: &dyn LogReader, lsn: Lsn) -> Result<Moment, TravelError> {
         (_, Some(base)) => (lsn, base.at, None),
         (Some(record), None) => (record.lsn, record.at, Some((record.lsn.next(), lsn))),
         (None, None) => match segments.first() {
-            // Nothing had happened yet.
+            // Nothing had happened yet, or nothing since the store before this one was lost.
             Some(front) if front.begins_empty() && lsn.next() == front.first => {
-                (lsn, front.earliest, None)
+                let lost = (lsn > Lsn::ZERO).then_some((Lsn(1), lsn));
+                (lsn, front.earliest, lost)
             }
             _ => return Err(TravelError::TooOld(oldest(reader)?)),
         },
     };
-    Ok(Moment { lsn, at, lost })
+    Ok(Moment {
+        lost,
+        ..Moment::whole(lsn, at)
+    })
 }
 
 /// The largest LSN whose record was written at `at` or before.

@@ -288,8 +288,11 @@ impl World {
             match (by_time(reader, at), expected) {
                 (Ok(moment), Some(lsn)) => assert_eq!((moment.lsn, moment.at), (lsn, at)),
                 // A base right in front of the first record says what was before.
-                (Ok(moment), None) => assert_eq!(moment.lsn.next(), first),
-                (Err(TravelError::TooOld(_)), None) => {}
+                (Ok(moment), None) => {
+                    assert_eq!(moment.lsn.next(), first);
+                    assert_eq!(moment.since.is_some(), first == Lsn(1) && newest > 0);
+                }
+                (Err(TravelError::TooOld(_)), None) => assert_ne!(first, Lsn(1), "{at}"),
                 (Err(error), expected) => panic!("{at}: {error} instead of {expected:?}"),
             }
         }
@@ -592,7 +595,8 @@ fn where_the_clock_was_stepped_back_the_later_record_counts() {
         let moment = by_time(&*opened.reader, Millis(at)).unwrap();
         assert_eq!(moment.lsn, Lsn(lsn), "at {at}");
     }
-    assert!(by_time(&*opened.reader, Millis(9)).is_err());
+    let before = by_time(&*opened.reader, Millis(9)).unwrap();
+    assert_eq!((before.lsn, before.since), (Lsn::ZERO, Some(Millis(10))));
 }
 
 #[test]
@@ -654,6 +658,7 @@ fn a_hole_in_the_log_is_told() {
         lsn: Lsn(100),
         at: Millis(101_000),
         lost: None,
+        since: None,
     };
     assert_eq!(by(101_000), covered);
     // Without the checkpoint that leads over it, what follows is not known in whole.
@@ -681,6 +686,20 @@ fn a_store_that_began_anew_has_no_past_before_that() {
         assert!(matches!(error, TravelError::TooOld(_)), "{error}");
     }
     assert_eq!(oldest(&*opened.reader).unwrap().lsn, Lsn(next));
+    // What was lost is not nothing.
+    let error = by_time(&*opened.reader, Millis(next * 1000 - 1)).unwrap_err();
+    assert!(matches!(error, TravelError::TooOld(_)), "{error}");
+    let before = by_lsn(&*opened.reader, Lsn(next - 1)).unwrap();
+    assert_eq!(before.lost, Some((Lsn(1), Lsn(next - 1))));
+}
+
+#[test]
+fn a_log_that_was_never_written_shows_that_there_was_nothing() {
+    let shelf = Shelf::new();
+    let opened = shelf.open();
+    let moment = by_time(&*opened.reader, Millis(1_000)).unwrap();
+    assert_eq!(moment, Moment::whole(Lsn::ZERO, Millis(1_000)));
+    assert!(at(&opened, 0).unwrap().registry.is_empty());
 }
 
 #[test]

@@ -19,6 +19,9 @@ use crate::changelog::Unavailable;
 use crate::history::times;
 use crate::registry::hold::Hold;
 
+/// The media type of what is wrong with a question to an endpoint of our own.
+pub(super) const PROBLEM: &str = "application/problem+json";
+
 /// A response on its way out.
 pub(super) type Answer = Response<Body>;
 
@@ -112,7 +115,8 @@ pub(super) fn options(methods: &[&str], accepted: Option<&str>) -> Answer {
     answer
 }
 
-fn allow(answer: &mut Answer, methods: &str) {
+/// The methods that there are.
+pub(super) fn allow(answer: &mut Answer, methods: &str) {
     if let Ok(value) = HeaderValue::from_str(methods) {
         answer.headers_mut().insert(ALLOW, value);
     }
@@ -125,7 +129,10 @@ pub(super) fn without_body(answer: &mut Answer) {
     *answer.body_mut() = Body::empty();
     let is_error = answer.status().is_client_error() || answer.status().is_server_error();
     let headers = answer.headers_mut();
-    if is_error {
+    let is_own = headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|label| label == PROBLEM);
+    if is_error && !is_own {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     } else if let Some(length) = length {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
@@ -148,9 +155,13 @@ pub(super) fn held(hold: &Hold) -> Answer {
 
 /// A change that was not accepted: clients go to the next server.
 pub(super) fn unavailable(why: &Unavailable) -> Answer {
+    not_taken(&why.to_string())
+}
+
+/// 503 to a change, with the reason where no client reads it by mistake.
+pub(super) fn not_taken(why: &str) -> Answer {
     let mut answer = empty(StatusCode::SERVICE_UNAVAILABLE);
     let text: String = why
-        .to_string()
         .chars()
         .filter(|c| c.is_ascii() && !c.is_ascii_control())
         .take(400)

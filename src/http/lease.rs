@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use axum::body::Body;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::answer::{self, Answer};
 use super::body::BodyRefused;
@@ -84,24 +84,30 @@ impl Api {
                 );
             }
         };
-        if let Some(refused) = self.over_capacity(&instance.app, &instance.id()) {
-            return refused;
-        }
         let command = Command::Register(instance.into());
         match self.carry_out(command, head, Origin::Client).await {
+            Ok(Reply::TooManyInstances(most)) => self.is_full(most, app, head),
             Ok(_) => answer::empty(StatusCode::NO_CONTENT),
             Err(refused) => refused,
         }
     }
 
     /// `eurekad.max-instances`: what is there may register again, nothing new comes in.
-    fn over_capacity(&self, app: &AppName, id: &InstanceId) -> Option<Answer> {
-        let most = self.config.limits.instances;
-        let registry = &self.log.published().registry;
-        let is_over = most > 0
-            && registry.len() >= most
-            && registry.lease(app.as_str(), id.as_str()).is_none();
-        is_over.then(|| answer::empty(StatusCode::SERVICE_UNAVAILABLE))
+    fn is_full(&self, most: u64, app: &str, head: &Head<'_>) -> Answer {
+        if let Some(refused) = self.refused_registrations.count(self.clock.now().mono) {
+            warn!(
+                app.name = app,
+                address = %head.address,
+                refused,
+                most,
+                "there are {most} instances, as many as eurekad.max-instances allows: refused {refused} \
+                 registrations since this was told last, now one of {app} by {}",
+                head.address,
+            );
+        }
+        answer::not_taken(&format!(
+            "there are {most} instances, as many as eurekad.max-instances allows"
+        ))
     }
 
     /// The body does not decode. The original falls over a `null`.
@@ -190,9 +196,11 @@ impl Api {
             Reply::Held(hold) => answer::held(&hold),
             _ if is_unreadable => answer::empty(self.bad_input()),
             // The other replies are to other commands.
-            Reply::Done | Reply::Evicted { .. } | Reply::TooManyHolds | Reply::TooMuchMetadata => {
-                answer::empty(StatusCode::OK)
-            }
+            Reply::Done
+            | Reply::Evicted { .. }
+            | Reply::TooManyHolds
+            | Reply::TooMuchMetadata
+            | Reply::TooManyInstances(_) => answer::empty(StatusCode::OK),
         }
     }
 

@@ -9,7 +9,7 @@ use hyper::{Method, StatusCode};
 
 use super::answer::{self, Answer};
 use super::traffic::BOUNDS_US;
-use super::{Api, Head};
+use super::{Api, Head, own};
 use crate::changelog::{Published, StoreHealth};
 use crate::config::Choice as _;
 use crate::registry::change::ChangeKind;
@@ -41,7 +41,10 @@ impl Api {
         methods: &'static [&'static str],
     ) -> Answer {
         if !matches!(*head.method, Method::GET | Method::HEAD) {
-            return answer::method_not_allowed(methods);
+            return match scraper {
+                Scraper::Own => own::method_not_allowed(head, methods),
+                Scraper::Spring => answer::method_not_allowed(methods),
+            };
         }
         let state = self.log.snapshot();
         let counted = state.clone();
@@ -287,6 +290,11 @@ impl Api {
         for (reason, count) in self.traffic.refused_batches() {
             refused.sample(&[("reason", reason)], count);
         }
+        text.counter(
+            "eurekad_registrations_refused_total",
+            "Registrations of new instances that eurekad.max-instances refused.",
+            self.refused_registrations.total(),
+        );
         let (accepted, open) = self.traffic.connections();
         text.counter(
             "eurekad_http_connections_total",

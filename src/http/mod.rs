@@ -14,6 +14,7 @@ mod own;
 mod pages;
 pub mod path;
 mod reads;
+mod refusals;
 mod request;
 pub mod server;
 mod status_document;
@@ -50,6 +51,7 @@ use answer::Answer;
 use body::{BodyReader, Budget, Decoding};
 use metrics::Scraper;
 use path::{PathRules, Route};
+use refusals::Refusals;
 use traffic::{Asked, Traffic};
 
 /// Memory that request bodies in flight may take together, KiB: those of which up to 1 MiB has come, and
@@ -82,6 +84,7 @@ pub struct Api {
     bodies: BodyReader,
     travels: own::travel::Travels,
     pub(super) traffic: Arc<Traffic>,
+    refused_registrations: Refusals,
     /// `/openapi.json`, once it was asked for.
     openapi: OnceLock<Bytes>,
 }
@@ -168,6 +171,7 @@ impl Api {
             bodies,
             travels: own::travel::Travels::new(&log),
             traffic: Arc::default(),
+            refused_registrations: Refusals::default(),
             openapi: OnceLock::new(),
             config,
             log,
@@ -197,7 +201,8 @@ impl Api {
         let (parts, body) = request.into_parts();
         let Ok(route) = path::parse(parts.uri.path(), &self.paths) else {
             let why = "the path is none: a broken escape, or characters that a path must not have";
-            return bad_request(path::is_own(parts.uri.path(), &self.paths), why);
+            let is_own = path::own_paths(parts.uri.path(), &self.paths).is_some();
+            return bad_request(is_own, why);
         };
         *asked = Asked::of(&route);
         if request::head_bytes(&parts) > self.config.server.max_header_bytes {
@@ -211,7 +216,14 @@ impl Api {
             headers: &parts.headers,
             address,
         };
-        let mut answer = self.dispatch(route, &head, body).await;
+        let meant_for = match route {
+            Route::NotFound => path::own_paths(parts.uri.path(), &self.paths),
+            _ => None,
+        };
+        let mut answer = match meant_for {
+            Some(paths) => own::no_such_path(paths),
+            None => self.dispatch(route, &head, body).await,
+        };
         if request::is_our_kind(head.headers) {
             let headers = answer.headers_mut();
             headers.insert(&NODE, self.identity.clone());

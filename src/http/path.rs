@@ -201,27 +201,32 @@ fn own<'a>(parts: &mut Vec<Cow<'a, str>>) -> Option<Own<'a>> {
     Some(found)
 }
 
-/// Whether a path, even one that cannot be read, is meant for what only this server answers.
-pub fn is_own(path: &str, rules: &PathRules) -> bool {
-    let Some(rest) = path.strip_prefix(rules.context_path.as_str()) else {
-        return false;
-    };
-    let first = rest.trim_start_matches('/').split('/').next();
-    matches!(
-        first,
-        Some(
-            "history"
-                | "registry"
-                | "watch"
-                | "changes"
-                | "explain"
-                | "drain"
-                | "quarantine"
-                | "overrides"
-                | "node"
-                | "openapi.json"
-        )
-    )
+/// What only this server answers, by the first word of the path: the paths that there are.
+const OWN: [(&str, &str); 11] = [
+    (
+        "history",
+        "/history, /history/apps/APP, /history/apps/APP/ID",
+    ),
+    ("registry", "/registry, /registry/diff"),
+    ("watch", "/watch"),
+    ("changes", "/changes"),
+    ("explain", "/explain/apps/APP/ID"),
+    ("drain", "/drain/apps/APP/ID"),
+    ("quarantine", "/quarantine/apps/APP/ID"),
+    ("overrides", "/overrides"),
+    ("node", "/node"),
+    ("openapi.json", "/openapi.json"),
+    ("metrics", "/metrics"),
+];
+
+/// Which paths there are of what a path, even one that cannot be read, is meant for; `None` if that is not
+/// for what only this server answers.
+pub fn own_paths(path: &str, rules: &PathRules) -> Option<&'static str> {
+    let rest = path.strip_prefix(rules.context_path.as_str())?;
+    let first = rest.trim_start_matches('/').split('/').next()?;
+    OWN.into_iter()
+        .find(|(word, _)| *word == first)
+        .map(|(_, paths)| paths)
 }
 
 /// Dashboard and actuator: outside the protocol's own prefixes.
@@ -486,6 +491,7 @@ mod tests {
             context_path: "/ctx".into(),
             ..rules(false)
         };
+        let is_own = |path: &str, rules: &PathRules| own_paths(path, rules).is_some();
         assert!(is_own("/history/apps/%zz", &rules(false)));
         assert!(is_own("/ctx/drain/apps/A/%00", &context));
         assert!(!is_own("/history/apps/%zz", &context));

@@ -16,11 +16,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::Api;
 use super::answer::Endless;
 use super::timed_stream::{Requests, TimedStream};
+use crate::stopping;
 
 /// Least room for a request's head. Twice what is allowed, so that what is somewhat too long gets an
 /// answer and not just a closed connection.
@@ -44,13 +45,14 @@ pub struct ServerSettings {
     pub grace: Duration,
 }
 
-/// Serves until `stop`, then lets what is under way finish within the grace. Returns when no
-/// connection is left.
+/// Serves until `stop`, then lets what is under way finish within the grace, unless somebody cancels
+/// `hurry`. Returns when no connection is left, or those that are have to be cut.
 pub async fn serve(
     listener: TcpListener,
     api: Arc<Api>,
     settings: ServerSettings,
     stop: CancellationToken,
+    hurry: CancellationToken,
 ) {
     let connections = TaskTracker::new();
     let places = Arc::new(Semaphore::new(settings.max_connections));
@@ -87,10 +89,14 @@ pub async fn serve(
     }
     drop(listener);
     connections.close();
-    if tokio::time::timeout(settings.grace, connections.wait())
-        .await
-        .is_err()
-    {
+    let tell = || {
+        let (left, most) = (connections.len(), settings.grace.as_secs());
+        info!(
+            connections = left,
+            "waiting for the requests of {left} connections, for up to {most} s; a second signal cuts them"
+        );
+    };
+    if !stopping::wait(connections.wait(), settings.grace, &hurry, tell).await {
         let left = connections.len();
         warn!(
             connections = left,

@@ -165,6 +165,8 @@ pub enum Reply {
     TooManyHolds,
     /// The instance would have more metadata than it may ([`super::rules::MetadataBounds`]).
     TooMuchMetadata,
+    /// There are as many instances as there may be ([`super::rules::Rules::instances_max`], given here).
+    TooManyInstances(u64),
 }
 
 /// What follows from a command: the answer, the changes to log, and the renewal that happens

@@ -53,6 +53,13 @@ impl Registry {
     fn decide_register(&self, sent: &Arc<Instance>, context: &Context) -> Decision {
         let (app, id) = (sent.app.clone(), sent.id());
         let existing = self.lease(app.as_str(), id.as_str());
+        if existing.is_none()
+            && !context.is_replication
+            && let Some(most) = self.rules.instances_max
+            && self.len() >= most
+        {
+            return Decision::reply(Reply::TooManyInstances(most));
+        }
         let kept =
             existing.filter(|e| e.instance().last_dirty_timestamp > sent.last_dirty_timestamp);
         let mut instance = (**kept.map_or(sent, |lease| lease.instance())).clone();

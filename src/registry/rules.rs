@@ -19,6 +19,9 @@ pub struct Rules {
     /// Compare dirty timestamps in renewals (`eureka.server.sync-when-timestamp-differs`).
     pub sync_when_timestamp_differs: bool,
     pub metadata: MetadataBounds,
+    /// How many instances there may be before registrations of new ones are refused; `None` for no bound.
+    /// What peers tell is taken all the same: nodes that were to differ in what they have would never agree.
+    pub instances_max: Option<u64>,
 }
 
 /// What metadata may grow to by puts. Those who read registrations hold them to the same, nodes that are
@@ -147,6 +150,7 @@ impl Default for Rules {
             thresholds: Thresholds::Leases,
             sync_when_timestamp_differs: true,
             metadata: MetadataBounds::default(),
+            instances_max: None,
         }
     }
 }
@@ -166,6 +170,7 @@ impl Rules {
             thresholds: Thresholds::Eureka,
             sync_when_timestamp_differs: true,
             metadata: MetadataBounds::default(),
+            instances_max: None,
         }
     }
 }

@@ -295,8 +295,12 @@ fn outcome_of(reply: Option<&Reply>, has_bad_override: bool) -> ItemOutcome {
             entity: Some(lease.clone()),
         },
         // Replies to commands that no batch leads to.
-        Some(Reply::Held(_) | Reply::TooManyHolds | Reply::TooMuchMetadata) | None => {
-            ItemOutcome::of(500)
-        }
+        Some(
+            Reply::Held(_)
+            | Reply::TooManyHolds
+            | Reply::TooMuchMetadata
+            | Reply::TooManyInstances(_),
+        )
+        | None => ItemOutcome::of(500),
     }
 }

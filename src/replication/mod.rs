@@ -128,11 +128,13 @@ pub struct Parts {
 /// Starts replication: the copy if the store is empty, a task per peer, the refresh of the list of
 /// peers, and the node's own registration.
 ///
-/// When `leave` is cancelled, the node takes its registration back and ends when every peer that answers
+/// When `closing` is cancelled, no request comes any more and the copy is broken off: a node that has not
+/// begun by then does not begin. When `leave` is cancelled, the node takes its registration back and ends when every peer that answers
 /// has been told everything; `stop` ends all at once.
 pub fn start(
     parts: Parts,
     tasks: &TaskTracker,
+    closing: &CancellationToken,
     leave: &CancellationToken,
     stop: &CancellationToken,
 ) {
@@ -166,13 +168,17 @@ pub fn start(
     });
     let (gate, config) = (parts.gate, parts.config);
     let (is_empty, tracker) = (parts.is_empty, tasks.clone());
-    let (leave, stop) = (leave.clone(), stop.clone());
+    let (closing, leave, stop) = (closing.clone(), leave.clone(), stop.clone());
     tasks.spawn(async move {
         if is_empty && context.peers.fetch_registry {
-            bootstrap::copy(&context, &config, &mut membership, &gate, &leave).await;
+            bootstrap::copy(&context, &config, &mut membership, &gate, &closing).await;
         }
-        gate.open();
-        let own = config.peers.register_with_eureka.then(|| {
+        // A node that is stopped before it has begun opens nothing and is no instance.
+        let is_staying = !closing.is_cancelled();
+        if is_staying {
+            gate.open();
+        }
+        let own = (is_staying && config.peers.register_with_eureka).then(|| {
             let own = self_registration::run(context.clone(), config.clone(), leave.clone());
             tracker.spawn(own)
         });

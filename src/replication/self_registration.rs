@@ -20,8 +20,9 @@ pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, leave: Cance
     let started = context.clock.now().wall.signed();
     let own = crate::own_instance::describe(&config.instance, started);
     let (app, id) = (own.app.clone(), own.id());
-    register(&context, own.clone()).await;
-    info!(app.name = %app, instance.id = %id, "registered this node as {app}/{id}");
+    if register(&context, own.clone()).await {
+        info!(app.name = %app, instance.id = %id, "registered this node as {app}/{id}");
+    }
     let mut interval = tokio::time::interval(config.instance.renewal_interval);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -51,11 +52,12 @@ pub(super) async fn run(context: Arc<Context>, config: Arc<Config>, leave: Cance
     }
 }
 
-async fn register(context: &Context, own: Instance) {
-    submit(context, Command::Register(own.into())).await;
+/// Says whether it is registered now; the log has been told why not.
+async fn register(context: &Context, own: Instance) -> bool {
+    submit(context, Command::Register(own.into())).await
 }
 
-async fn submit(context: &Context, command: Command) {
+async fn submit(context: &Context, command: Command) -> bool {
     let request = Request {
         commands: vec![command],
         origin: Origin::Client,
@@ -65,7 +67,18 @@ async fn submit(context: &Context, command: Command) {
         }
         .into(),
     };
-    if let Err(why) = context.log.submit(request).await {
-        warn!(reason = %why, "the node's own registration was not stored: {why}");
+    match context.log.submit(request).await {
+        Ok(replies) => {
+            let [Reply::TooManyInstances(most)] = replies[..] else {
+                return true;
+            };
+            warn!(
+                most,
+                "this node is not registered itself: there are {most} instances, as many as \
+                 eurekad.max-instances allows"
+            );
+        }
+        Err(why) => warn!(reason = %why, "the node's own registration was not stored: {why}"),
     }
+    false
 }

@@ -139,7 +139,12 @@ impl Server {
 
     /// Asks it to stop, with SIGTERM.
     pub(crate) fn terminate(&self) {
-        assert!(signal("TERM", self.pid()), "SIGTERM was not sent");
+        self.signal("TERM");
+    }
+
+    /// Sends a signal, by its name without `SIG`.
+    pub(crate) fn signal(&self, name: &str) {
+        assert!(signal(name, self.pid()), "SIG{name} was not sent");
     }
 
     /// Waits until it ends by itself; what it ended with, and its log.

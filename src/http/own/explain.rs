@@ -9,7 +9,7 @@ use super::{Answered, Parameters, json};
 use crate::history::entry::HoldFacts;
 use crate::history::explain::{Known, LeaseNow, PeerNow, Protection, explain};
 use crate::history::times::At;
-use crate::history::{Entry, Filter, Order, Question, Walk};
+use crate::history::{Filter, Order, Question, Walk};
 use crate::http::{Api, Head};
 use crate::registry::Registry;
 use crate::registry::lease::Lease;
@@ -37,22 +37,26 @@ impl Api {
             },
             order: Order::Newest,
         };
-        let entries = blocking(move || -> Result<Vec<Entry>, StoreError> {
+        let (entries, is_through) = blocking(move || -> Result<_, StoreError> {
             let _place = place;
             let mut found = Vec::new();
-            let walked =
-                Walk::new(reader, index, question).take(ENTRIES, LOOKS, &mut |record, before| {
-                    found.push(tell(record, before));
-                    ControlFlow::Continue(())
-                });
+            let mut walk = Walk::new(reader, index, question);
+            let walked = walk.take(ENTRIES, LOOKS, &mut |record, before| {
+                found.push(tell(record, before));
+                ControlFlow::Continue(())
+            });
             match walked {
+                Ok(()) => Ok((found, walk.next().is_none() && !walk.has_missed())),
                 // What is in memory is explained all the same.
-                Err(StoreError::Closed) | Ok(()) => Ok(found),
+                Err(StoreError::Closed) => Ok((found, false)),
                 Err(error) => Err(error),
             }
         })
         .await?;
         let horizon = self.past.horizon(self.log.reader()).await?;
+        let is_whole = horizon
+            .as_ref()
+            .is_some_and(|horizon| horizon.note(&Filter::default()).is_none());
 
         let (state, now) = (self.log.snapshot(), self.clock.now());
         let registry = &state.registry;
@@ -81,6 +85,7 @@ impl Api {
                 .map(|(peer, state)| peer_now(peer, state, told_by))
                 .collect(),
             entries,
+            are_all: is_through && is_whole,
             oldest: horizon.and_then(|horizon| horizon.oldest),
             app: app.to_string(),
             instance: id.to_string(),

@@ -398,9 +398,6 @@ fn read_format(value: &str) -> Result<bool, Problem> {
 }
 
 fn read_limit(value: &str) -> Result<Option<usize>, Problem> {
-    if value.is_empty() {
-        return Ok(None);
-    }
     match value.parse() {
         Ok(limit) if (1..=LIMIT_MAX).contains(&limit) => Ok(Some(limit)),
         _ => Err(Problem::bad_request(format!(

@@ -39,20 +39,32 @@ impl<'q> Parameters<'q> {
     /// Hands every parameter to `take`, which says whether it knows it.
     ///
     /// # Errors
-    /// 400 for a parameter that nobody knows, `known` being those that are; and what `take` says.
+    /// 400 for a parameter that nobody knows, `known` being those that are, and for one that is given
+    /// twice: lists are written with commas. And what `take` says.
     pub(super) fn each(
         &self,
         known: &[&str],
         mut take: impl FnMut(&str, &str) -> Result<bool, Problem>,
     ) -> Result<(), Problem> {
+        // Not longer than `known`.
+        let mut given: Vec<&str> = Vec::new();
         for (name, value) in &self.0 {
-            if !take(name, value)? {
-                let shown: String = name.chars().take(64).collect();
+            if given.contains(&&**name) {
                 return Err(Problem::bad_request(format!(
-                    "{shown:?} is no parameter of this; known are {}",
-                    known.join(", ")
+                    "{name} is given more than once; which one counts cannot be told"
                 )));
             }
+            if !take(name, value)? {
+                let shown: String = name.chars().take(64).collect();
+                let known = match known {
+                    [] => "it takes none".to_owned(),
+                    _ => format!("known are {}", known.join(", ")),
+                };
+                return Err(Problem::bad_request(format!(
+                    "{shown:?} is no parameter of this; {known}"
+                )));
+            }
+            given.push(name);
         }
         Ok(())
     }
@@ -70,7 +82,7 @@ impl Api {
             return answer::options(methods, None);
         }
         if !methods.contains(&head.method.as_str()) {
-            return answer::method_not_allowed(methods);
+            return method_not_allowed(head, methods);
         }
         let answered: Answered = match own {
             Own::History { app, id } => self.history(app.as_deref(), id.as_deref(), head).await,
@@ -82,11 +94,32 @@ impl Api {
             Own::RegistryDiff => self.registry_diff(head).await,
             Own::Watch => self.watch(head),
             Own::Changes => self.changes(head).await,
-            Own::Node => self.node().await,
+            Own::Node => self.node(head).await,
             Own::OpenApi => self.openapi(head),
         };
         answered.unwrap_or_else(Problem::into_answer)
     }
+}
+
+/// 405 with the methods that there are.
+pub(super) fn method_not_allowed(head: &Head<'_>, methods: &[&str]) -> Answer {
+    let method: String = head.method.as_str().chars().take(64).collect();
+    let detail = format!(
+        "{method} is no method of this; there are {}",
+        methods.join(", ")
+    );
+    let mut answer = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail).into_answer();
+    answer::allow(&mut answer, &methods.join(","));
+    answer
+}
+
+/// 404 below a path of our own, with those that there are.
+pub(super) fn no_such_path(paths: &str) -> Answer {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        format!("there is nothing at this path; there are {paths}"),
+    )
+    .into_answer()
 }
 
 /// An answer in JSON.

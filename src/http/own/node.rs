@@ -2,16 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::{Answered, json};
+use super::{Answered, Parameters, json};
 use crate::changelog::StoreHealth;
 use crate::history::times;
-use crate::http::Api;
 use crate::http::pages::{peer_facts, store_facts, store_words};
+use crate::http::{Api, Head};
 use crate::replication::state::PeerState;
 use crate::types::{Millis, millis};
 
 impl Api {
-    pub(super) async fn node(&self) -> Answered {
+    pub(super) async fn node(&self, head: &Head<'_>) -> Answered {
+        Parameters::of(head).each(&[], |_, _| Ok(false))?;
         let horizon = self.past.horizon(self.log.reader()).await?;
         let state = self.log.snapshot();
         let stats = self.log.stats();

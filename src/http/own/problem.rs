@@ -68,7 +68,7 @@ impl Problem {
         body.insert("detail".into(), json!(self.detail));
         body.extend(self.more);
         let text = Value::Object(body).to_string();
-        let mut answer = answer::with_body(self.status, "application/problem+json", text);
+        let mut answer = answer::with_body(self.status, answer::PROBLEM, text);
         if let Some(why) = self.unavailable {
             let headers = answer::unavailable(&why).headers().clone();
             let kept = headers

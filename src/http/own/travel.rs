@@ -118,13 +118,33 @@ impl Seen {
         }
     }
 
-    /// What is not known of that moment.
-    fn note(&self) -> Option<String> {
-        let past = self.past().and_then(|past| past.lost);
-        let (first, last) = self.moment.lost.or(past)?;
-        Some(format!(
-            "the changes from LSN {first} to {last} are lost; what they changed is not known"
-        ))
+    fn note(&self) -> Note {
+        let lost = self.moment.what_is_lost(self.past());
+        Note {
+            is_complete: lost.is_none(),
+            text: lost.or_else(|| self.moment.beginning()),
+        }
+    }
+}
+
+/// What has to be said of a moment.
+struct Note {
+    is_complete: bool,
+    text: Option<String>,
+}
+
+impl Note {
+    /// Of two moments: what is not known comes first.
+    fn or(self, other: Self) -> Self {
+        let (more, less) = if self.is_complete && !other.is_complete {
+            (other, self)
+        } else {
+            (self, other)
+        };
+        Self {
+            is_complete: more.is_complete,
+            text: more.text.or(less.text),
+        }
     }
 }
 
@@ -142,18 +162,13 @@ impl Looker {
         let present = self.log.snapshot();
         let reader = self.log.reader();
         let moment = match asked {
-            Asked::Time(at) if at >= self.now => Moment {
-                lsn: present.lsn(),
-                at,
-                lost: None,
-            },
+            Asked::Time(at) if at >= self.now => Moment::whole(present.lsn(), at),
             Asked::Time(at) => by_time(&*reader, at).map_err(|error| problem(&error))?,
-            Asked::Position(lsn) if lsn == present.lsn() => Moment {
-                lsn,
+            Asked::Position(lsn) if lsn == present.lsn() => {
                 // A position that the store has not committed yet has no time in the log.
-                at: by_lsn(&*reader, lsn).map_or(self.now, |moment| moment.at),
-                lost: None,
-            },
+                let at = by_lsn(&*reader, lsn).map_or(self.now, |moment| moment.at);
+                Moment::whole(lsn, at)
+            }
             Asked::Position(lsn) => by_lsn(&*reader, lsn).map_err(|error| problem(&error))?,
         };
         let state = if moment.lsn == present.lsn() {
@@ -262,7 +277,7 @@ impl Api {
         let (moment, note, payload) = run(look).await?;
         let content_type = negotiated.body.content_type();
         let mut answer = answer::payload(Arc::new(payload), content_type.into(), form.is_gzip);
-        tell(&mut answer, &moment, note.as_deref());
+        tell(&mut answer, &moment, &note);
         Ok(held(answer, place))
     }
 
@@ -330,9 +345,9 @@ fn told(before: &Seen, after: &Seen, apps: &[AppName]) -> Result<Vec<u8>, Proble
         )));
     }
     let of = |seen: &Seen| json!({ "at": times::At(seen.moment.at), "lsn": seen.moment.lsn });
-    let note = before.note().or_else(|| after.note());
-    let mut head = json!({ "from": of(before), "to": of(after), "complete": note.is_none() });
-    if let Some(note) = note {
+    let note = before.note().or(after.note());
+    let mut head = json!({ "from": of(before), "to": of(after), "complete": note.is_complete });
+    if let Some(note) = note.text {
         head["note"] = json!(note);
     }
     let mut body = head.to_string().into_bytes();
@@ -357,15 +372,16 @@ async fn run<T: Send + 'static>(
 }
 
 /// Says which moment an answer shows.
-fn tell(answer: &mut Answer, moment: &Moment, note: Option<&str>) {
+fn tell(answer: &mut Answer, moment: &Moment, note: &Note) {
     let headers = answer.headers_mut();
     headers.insert(LSN.clone(), HeaderValue::from(moment.lsn.0));
     if let Ok(at) = HeaderValue::from_str(&times::format(moment.at)) {
         headers.insert(AT.clone(), at);
     }
-    let complete = if note.is_none() { "true" } else { "false" };
+    let complete = if note.is_complete { "true" } else { "false" };
     headers.insert(COMPLETE.clone(), HeaderValue::from_static(complete));
-    if let Some(note) = note.and_then(|note| HeaderValue::from_str(note).ok()) {
+    let text = note.text.as_deref();
+    if let Some(note) = text.and_then(|text| HeaderValue::from_str(text).ok()) {
         headers.insert(NOTE.clone(), note);
     }
 }

@@ -50,6 +50,7 @@ pub(crate) enum Said {
     Held,
     TooManyHolds,
     TooMuchMetadata,
+    TooManyInstances,
 }
 
 impl From<&Reply> for Said {
@@ -63,6 +64,7 @@ impl From<&Reply> for Said {
             Reply::Held(_) => Self::Held,
             Reply::TooManyHolds => Self::TooManyHolds,
             Reply::TooMuchMetadata => Self::TooMuchMetadata,
+            Reply::TooManyInstances(_) => Self::TooManyInstances,
         }
     }
 }

@@ -26,6 +26,35 @@ fn a_new_instance_is_added_with_the_times_of_its_registration() {
 }
 
 #[test]
+fn new_instances_are_refused_at_the_bound_but_for_those_that_peers_have() {
+    for (name, rules) in both() {
+        let rules = Rules {
+            instances_max: Some(2),
+            ..rules
+        };
+        let mut scene = Scene::new(&rules);
+        let register = |id: &str| Command::Register(instance("SHOP", id).into());
+        assert_eq!(scene.client(&register("1")), Said::Done, "{name}");
+        assert_eq!(scene.client(&register("2")), Said::Done, "{name}");
+        let before = scene.log.len();
+        assert_eq!(
+            scene.client(&register("3")),
+            Said::TooManyInstances,
+            "{name}"
+        );
+        assert_eq!(scene.log.len(), before, "{name}");
+        // Whoever is there may describe itself anew.
+        assert_eq!(scene.client(&register("2")), Said::Done, "{name}");
+        // Otherwise the nodes would never have the same.
+        assert_eq!(scene.carry_out(&register("4"), true), Said::Done, "{name}");
+        assert_eq!(scene.registry.len(), 3, "{name}");
+        scene.client(&cancel("SHOP", "4"));
+        scene.client(&cancel("SHOP", "1"));
+        assert_eq!(scene.client(&register("3")), Said::Done, "{name}");
+    }
+}
+
+#[test]
 fn the_newer_description_wins_and_an_equal_one_replaces() {
     // (version sent, whether its description is taken)
     for (sent, is_taken) in [(99, false), (100, true), (101, true)] {

@@ -43,8 +43,8 @@ impl Question {
                 return Ok(false);
             };
             match name {
-                "since" => since = position(name, value)?,
-                "from" => from = position(name, value)?,
+                "since" => since = Some(position(name, value)?),
+                "from" => from = Some(position(name, value)?),
                 "wait" => wait = waiting(value)?,
                 "limit" => limit = limited(value)?,
                 _ => return Ok(filter.set(name, value, Millis::ZERO)?),
@@ -63,7 +63,9 @@ impl Question {
             (None, None) => None,
         };
         let resumed = match last_seen {
-            Some(text) => position("Last-Event-ID", text)?,
+            // Whoever has not seen one yet.
+            Some(text) if text.trim().is_empty() => None,
+            Some(text) => Some(position("Last-Event-ID", text)?),
             None => None,
         };
         let after = match resumed {
@@ -90,19 +92,15 @@ impl Question {
     }
 }
 
-/// A position; an empty text is none.
-fn position(name: &'static str, text: &str) -> Result<Option<Lsn>, Problem> {
+fn position(name: &'static str, text: &str) -> Result<Lsn, Problem> {
     let text = text.trim();
-    if text.is_empty() {
-        return Ok(None);
-    }
     let number = text
         .bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())
         .flatten();
     match number {
-        Some(number) => Ok(Some(Lsn(number))),
+        Some(number) => Ok(Lsn(number)),
         None => Err(refused(name, text, "not an LSN; use a whole number")),
     }
 }
@@ -153,7 +151,7 @@ mod tests {
     fn positions_are_after_since_before_from_and_after_the_last_event() {
         let after = |query, seen| ask(query, seen).map(|question| question.after);
         assert_eq!(after("", None), Ok(None));
-        assert_eq!(after("since=&from=", Some("")), Ok(None));
+        assert_eq!(after("", Some("")), Ok(None));
         assert_eq!(after("since=7", None), Ok(Some(("since", Lsn(7)))));
         assert_eq!(after("from=7", None), Ok(Some(("from", Lsn(6)))));
         assert_eq!(after("from=0", None), Ok(Some(("from", Lsn(0)))));
@@ -171,6 +169,9 @@ mod tests {
         for (query, seen, says) in [
             ("since=x", None, "since: "),
             ("since=-1", None, "whole number"),
+            ("since=", None, "whole number"),
+            ("from=", None, "whole number"),
+            ("since=1&since=1", None, "more than once"),
             ("since=99999999999999999999", None, "not an LSN"),
             ("since=41", None, "the newest is 40"),
             ("from=42", None, "LSN 42 is in the future"),
