@@ -463,7 +463,8 @@ pub(in crate::cli) struct ExportArgs {
     /// The whole log instead of the registry; in NDJSON
     #[arg(long)]
     pub(in crate::cli) history: bool,
-    /// Where to write, - for standard output; a file is replaced when it is complete
+    /// Where to write, - for standard output; a file is replaced when it is complete, a device or a
+    /// FIFO is written into
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(in crate::cli) output: PathBuf,
     #[command(flatten)]
