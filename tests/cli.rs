@@ -148,6 +148,32 @@ fn the_servers_own_command_line_is_what_it_was() {
     assert!(run(&["--version"]).with(0).out.starts_with("eurekad "));
     let config = run(&["config", "--server.port=1234"]).with(0);
     assert!(config.out.contains("server.port = 1234"), "{}", config.out);
+    assert_eq!(config.err, "");
+    let warned = run(&[
+        "config",
+        "--server.port=1234",
+        "--server.prot=1",
+        "--server.ssl.enabled=true",
+    ])
+    .with(0);
+    assert!(warned.out.contains("server.port = 1234"), "{}", warned.out);
+    assert!(!warned.out.contains("warning"), "{}", warned.out);
+    for told in ["did you mean server.port?", "server.ssl.enabled"] {
+        assert!(warned.err.contains(told), "{told}: {}", warned.err);
+    }
+    let slip = run(&["help", "histroy"]).with(2);
+    assert!(
+        slip.err.contains("did you mean eurekad help history?"),
+        "{}",
+        slip.err
+    );
+    assert!(
+        run(&["help", "nope"])
+            .with(2)
+            .err
+            .contains("no such command")
+    );
+    assert_eq!(run(&["help", "serve"]).with(0).out, help.out);
     let slip = run(&["histor"]).with(2);
     assert!(slip.err.contains("did you mean history?"), "{}", slip.err);
     let late = run(&["--server.port=1", "history"]);
