@@ -745,6 +745,111 @@ fn a_registry_goes_from_one_node_to_another_in_every_form() {
 }
 
 #[test]
+fn drains_and_quarantines_keep_their_end_on_the_way_to_another_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("from");
+    let from = Server::start(&data, &[]);
+    let mut connection = Connection::open(from.port()).unwrap();
+    for id in ["drained", "held", "out", "up"] {
+        let bytes = Registration::new("SHOP", id).register();
+        assert_eq!(connection.exchange(&bytes).unwrap().status, 204);
+    }
+    for (method, target) in [
+        ("POST", "/drain/apps/SHOP/drained?for=1h"),
+        ("POST", "/quarantine/apps/SHOP/held?for=2h"),
+        ("POST", "/quarantine/apps/SHOP/gone?for=2h"),
+        ("PUT", "/eureka/apps/SHOP/out/status?value=OUT_OF_SERVICE"),
+    ] {
+        let answer = connection
+            .exchange(&request(method, target, &[], b""))
+            .unwrap();
+        assert_eq!(answer.status, 200, "{target}");
+    }
+    let holds = |server: &Server| -> Vec<(String, String, String)> {
+        let mut connection = Connection::open(server.port()).unwrap();
+        let listed = connection
+            .exchange(&request("GET", "/overrides", &[], b""))
+            .unwrap()
+            .json();
+        let mut all: Vec<_> = listed["overrides"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| {
+                let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+                let hold = &one["hold"];
+                (
+                    text(&one["instance"]),
+                    text(&hold["kind"]),
+                    text(&hold["until"]),
+                )
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let before = holds(&from);
+    assert_eq!(before.len(), 4, "{before:?}");
+    let import = |name: &str, text: &str| {
+        let to = Server::start(&dir.path().join(name), &[]);
+        let done = run_with_input(&["import", "--server", &url(&to)], text).with(0);
+        (to, done)
+    };
+    let kept = |to: &Server| {
+        let after = holds(to);
+        assert_eq!(after.len(), 4, "{after:?}");
+        for (was, is) in before.iter().zip(&after) {
+            assert_eq!((&was.0, &was.1), (&is.0, &is.1));
+        }
+    };
+    let served = run(&["export", "--server", &url(&from)]).with(0);
+    let (to, done) = import("to-served", &served.out);
+    assert!(
+        done.out.contains("registered 4 instances") && done.out.contains("set 1 overrides"),
+        "{}",
+        done.out
+    );
+    assert!(
+        done.out.contains("put back 3 drains and quarantines"),
+        "{}",
+        done.out
+    );
+    kept(&to);
+    drop(to);
+
+    // A form that cannot say it says so, on both ways.
+    let plain = run(&["export", "--format", "json", "--server", &url(&from)]).with(0);
+    assert!(
+        plain.err.contains("3 drains and quarantines"),
+        "{}",
+        plain.err
+    );
+    let (_to, done) = import("to-json", &plain.out);
+    assert!(
+        done.err.contains("the overrides have no end"),
+        "{}",
+        done.err
+    );
+    let then = run(&["export", "--at", "now", "--server", &url(&from)]).with(0);
+    let held = |done: &Done| -> Vec<String> {
+        let lines = done.lines().into_iter();
+        lines
+            .filter(|line| !line["instance"].is_null() && !line["hold"].is_null())
+            .map(|line| line["instance"]["instanceId"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(held(&then), ["drained", "held"]);
+
+    drop(connection);
+    from.terminate();
+    let (status, log) = from.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let stored = run(&["export", "--data-dir", data.to_str().unwrap()]).with(0);
+    let (to, _) = import("to-stored", &stored.out);
+    kept(&to);
+}
+
+#[test]
 fn an_import_tells_what_it_could_not_take() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"), &[]);

@@ -16,6 +16,7 @@ mod explain;
 mod export;
 mod failure;
 mod history;
+mod holds;
 mod import;
 mod import_history;
 mod instances;

@@ -130,7 +130,8 @@ Examples:
     #[command(
         long_about = "Write the registry, or with --history the whole log, to standard output or a \
             file.\n\nThe registry in NDJSON is one registration a line, which `eurekad import` and \
-            POST /eureka/apps/APP take. The history in NDJSON holds every record in full and the \
+            POST /eureka/apps/APP take; drains and quarantines stand in it with their end, which JSON \
+            and XML, the documents of /eureka/apps, cannot say. The history in NDJSON holds every record in full and the \
             state at its end, and `eurekad import --history` makes a store of it.",
         after_help = "\
 Examples:
@@ -144,7 +145,9 @@ Examples:
     #[command(
         long_about = "Register every instance of a file with a running server, overrides included. \
             The file may be NDJSON of `eurekad export`, or the JSON or XML of /eureka/apps of any \
-            Eureka server.\n\nWith --history, make a store of a history instead, in a data directory \
+            Eureka server.\n\nDrains and quarantines in NDJSON come back with what is left of their \
+            time; who was drained until before now is left out. To JSON, XML and servers that know \
+            no such they are overrides without an end, and it is said that they are.\n\nWith --history, make a store of a history instead, in a data directory \
             that has none: positions in the log are kept, and a server can be started on it.",
         after_help = "\
 Examples:
