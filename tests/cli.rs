@@ -568,6 +568,102 @@ fn a_watch_that_fell_behind_the_log_or_was_interrupted_ends() {
 }
 
 #[test]
+fn times_are_shown_and_read_in_one_zone() {
+    let node = StandIn::start(|head, stream| {
+        if head.starts_with("GET /explain/") {
+            let document = json!({
+                "app": "A", "instance": "a", "present": true, "status": "UP",
+                "summary": ["It is there since 2026-11-30T21:11:42.123Z."],
+                "next": [{"what": "It goes at 2026-11-30T23:00:00.000Z."}],
+            });
+            answer(stream, 200, "application/json", &document.to_string());
+        } else {
+            let problem = json!({"detail": "the log begins at 2026-11-30T21:00:00.000Z"});
+            answer(
+                stream,
+                410,
+                "application/problem+json",
+                &problem.to_string(),
+            );
+        }
+    });
+    let url = node.url();
+    let run = |arguments: &[&str]| {
+        let mut command = eurekad(arguments);
+        command.env("TZ", "EST5").env("EUREKAD_SERVER", &url);
+        Done::of(command.output().unwrap())
+    };
+    let done = run(&["explain", "A/a"]).with(0);
+    for part in [
+        "2026-11-30 16:11:42.123-05:00",
+        "2026-11-30 18:00:00.000-05:00",
+    ] {
+        assert!(done.out.contains(part), "{part}: {}", done.out);
+    }
+    let done = run(&["explain", "A/a", "--utc"]).with(0);
+    assert!(
+        done.out.contains("since 2026-11-30 21:11:42.123Z."),
+        "{}",
+        done.out
+    );
+    let raw = run(&["explain", "A/a", "--json"]).with(0);
+    assert!(
+        raw.out.contains("since 2026-11-30T21:11:42.123Z"),
+        "{}",
+        raw.out
+    );
+    for _ in 0..3 {
+        node.asked();
+    }
+    for (arguments, asked) in [
+        (
+            &[
+                "history",
+                "--from",
+                "2026-11-30T23:30:00",
+                "--to",
+                "2026-12-01",
+            ][..],
+            "from=2026-12-01T04%3A30%3A00.000Z&to=2026-12-01T05%3A00%3A00.000Z",
+        ),
+        (
+            &["history", "--from", "2026-11-30T23:30:00", "--utc"],
+            "from=2026-11-30T23%3A30%3A00.000Z",
+        ),
+        (
+            &["history", "--from", "2026-11-30T23:30:00Z"],
+            "from=2026-11-30T23%3A30%3A00Z",
+        ),
+        (
+            &["at", "2026-11-30 23:30"],
+            "at=2026-12-01T04%3A30%3A00.000Z",
+        ),
+        (
+            &["diff", "2026-11-30", "-1h"],
+            "from=2026-11-30T05%3A00%3A00.000Z&to=-1h",
+        ),
+        (
+            &["export", "--at", "2026-11-30"],
+            "at=2026-11-30T05%3A00%3A00.000Z",
+        ),
+        (
+            &["export", "--at", "2026-11-30", "--utc"],
+            "at=2026-11-30T00%3A00%3A00.000Z",
+        ),
+    ] {
+        let done = run(arguments).with(4);
+        let zone = if arguments.contains(&"--utc") {
+            "2026-11-30 21:00:00.000Z"
+        } else {
+            "2026-11-30 16:00:00.000-05:00"
+        };
+        assert!(done.err.contains(zone), "{}", done.err);
+        let head = node.asked();
+        assert!(head.contains(asked), "{asked} in {head}");
+    }
+}
+
+#[test]
 fn an_explanation_reads_like_one() {
     let document = json!({
         "app": "BILLING", "instance": "billing-1", "present": false, "since": "2026-11-30T21:11:42.123Z",

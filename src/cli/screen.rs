@@ -212,11 +212,11 @@ impl Screen {
         Ok(())
     }
 
-    /// Says something about the answer that is no part of it.
+    /// Says something about the answer that is no part of it, or why there is none.
     pub(super) fn note(&mut self, text: &str) {
         self.wipe();
         // Nothing is left to tell it to if this fails.
-        let _ = writeln!(io::stderr(), "eurekad: {text}");
+        let _ = writeln!(io::stderr(), "eurekad: {}", self.moments.in_text(text));
     }
 
     /// Says how far it is, on a terminal only; the next such line takes its place.

@@ -35,7 +35,8 @@ Environment:
   EUREKAD_SERVER    the server's URL, instead of --server
   EUREKAD_USER      the user, instead of --user
   EUREKAD_PASSWORD  the password of that user
-  NO_COLOR          no colours";
+  NO_COLOR          no colours
+  TZ                this machine's zone: times are shown in it, and read in it if they name none";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -118,13 +119,31 @@ Examples:
   eurekad quarantine BILLING/billing-1 --for 2h --reason 'answers 500, see incident 12'")]
     Quarantine(HoldArgs),
     /// End a drain or a quarantine
+    #[command(after_help = "\
+Examples:
+  eurekad release BILLING/billing-1
+  eurekad release BILLING/billing-1 --reason 'deploy 4711 is done'")]
     Release(ReleaseArgs),
     /// Statuses that operators have set
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  eurekad overrides list --app BILLING
+  eurekad overrides lift --app BILLING --reason 'incident 12 is over'"
+    )]
     Overrides(OverridesCommand),
     /// How this node and its peers keep up with each other
+    #[command(after_help = "\
+Examples:
+  eurekad peers                                     who is behind, and why
+  eurekad peers --json | jq '.[] | select(.in_sync | not) | .peer'")]
     Peers(NodeArgs),
     /// How the node is
+    #[command(after_help = "\
+Examples:
+  eurekad status --server http://eureka-1:8761
+  eurekad status --json | jq -r .health")]
     Status(NodeArgs),
     /// Write the registry or its history to a file
     #[command(
@@ -157,7 +176,13 @@ Examples:
     )]
     Import(ImportArgs),
     /// Look into, mend and shrink the store of a stopped node
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  eurekad store check --data-dir /var/lib/eurekad
+  eurekad store stats --data-dir /var/lib/eurekad"
+    )]
     Store(StoreCommand),
     /// Print the completions of a shell
     #[command(after_help = "\
@@ -249,7 +274,7 @@ pub(in crate::cli) struct SourceArgs {
 /// How answers look.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(in crate::cli) struct ViewArgs {
-    /// Times in UTC instead of this machine's zone
+    /// Times in UTC instead of this machine's zone, as shown and, without a zone, as given
     #[arg(long, help_heading = "Output")]
     pub(in crate::cli) utc: bool,
     /// When to use colours
@@ -463,6 +488,9 @@ pub(in crate::cli) struct ExportArgs {
         conflicts_with = "history"
     )]
     pub(in crate::cli) at: Option<String>,
+    /// Take a time without a zone for one in UTC instead of this machine's zone
+    #[arg(long)]
+    pub(in crate::cli) utc: bool,
     /// The whole log instead of the registry; in NDJSON
     #[arg(long)]
     pub(in crate::cli) history: bool,
