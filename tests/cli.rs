@@ -208,17 +208,25 @@ fn every_command_has_help_with_examples_and_exit_codes() {
     ] {
         let help = run(&[command, "--help"]).with(0);
         assert!(help.out.contains("Exit codes:"), "{command}: {}", help.out);
+        assert!(help.out.contains("Examples:"), "{command}: {}", help.out);
         assert_eq!(run(&["help", command]).with(0).out, help.out);
     }
-    assert!(
-        run(&["store", "check", "--help"])
-            .with(0)
-            .out
-            .contains("Examples:")
-    );
+    for command in [
+        ["overrides", "list"],
+        ["overrides", "lift"],
+        ["store", "check"],
+        ["store", "repair"],
+        ["store", "stats"],
+        ["store", "compact"],
+    ] {
+        let help = run(&["help", command[0], command[1]]).with(0);
+        assert!(help.out.contains("Examples:"), "{command:?}: {}", help.out);
+    }
     for wrong in [
         &["history", "--nonsense"][..],
         &["at"],
+        &["drain", "A/a"],
+        &["quarantine", "A/a"],
         &["store"],
         &["explain", "BILLING", "--server", "http://127.0.0.1:1"],
         &["history", "/id", "--server", "http://127.0.0.1:1"],
@@ -752,7 +760,10 @@ fn operators_hold_and_release_with_a_reason_and_credentials() {
     assert!(node.asked().starts_with("DELETE /drain/apps/A/a "));
     let done = run(&["overrides", "lift", "--app", "A", "--server", &node.url()]).with(0);
     assert_eq!(done.out, "lifted 3 overrides of A\n");
-    run(&["drain", "A/a", "--reason", "a\nb", "--server", &node.url()]).with(2);
+    let drain = ["drain", "A/a", "--for", "1m", "--reason", "a\nb"];
+    run(&[&drain[..], &["--server", &node.url()]].concat()).with(2);
+    let unsaid = run(&["drain", "A/a", "--server", &node.url()]).with(2);
+    assert!(unsaid.err.contains("--for <DURATION>"), "{}", unsaid.err);
 }
 
 #[test]
@@ -1159,11 +1170,18 @@ fn a_running_node_keeps_its_store_to_itself() {
         "{}",
         done.err
     );
-    let done = run(&["store", "check", "--data-dir", name]).with(2);
-    assert!(done.err.contains("a running eurekad"), "{}", done.err);
-    run(&["store", "stats", "--data-dir", name]).with(3);
-    run(&["store", "compact", "--data-dir", name]).with(3);
-    run(&["store", "repair", "--yes", "--data-dir", name]).with(3);
+    for command in [
+        &["check"][..],
+        &["stats"],
+        &["compact"],
+        &["repair", "--yes"],
+    ] {
+        let arguments = [&["store"], command, &["--data-dir", name]].concat();
+        let done = run(&arguments).with(3);
+        assert!(done.err.contains("a running eurekad"), "{}", done.err);
+        // They have no such option.
+        assert!(!done.err.contains("--server"), "{}", done.err);
+    }
     server.assert_well();
 }
 
@@ -1175,6 +1193,7 @@ fn where_there_is_no_store_none_is_made() {
         &["history"][..],
         &["at", "now"],
         &["export"],
+        &["store", "check"],
         &["store", "stats"],
         &["store", "compact"],
         &["store", "repair", "--yes"],
@@ -1184,8 +1203,7 @@ fn where_there_is_no_store_none_is_made() {
         let done = run(&all).with(3);
         assert!(done.err.contains("there is no store in"), "{}", done.err);
     }
-    run(&["store", "check", "--data-dir", name]).with(2);
-    run(&["store", "check", "--data-dir", "/nowhere"]).with(2);
+    run(&["store", "check", "--data-dir", "/nowhere"]).with(3);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -1300,7 +1318,7 @@ fn a_check_without_space_or_place_for_its_copy_says_so() {
         "--temp-dir",
         "/nowhere/at/all",
     ];
-    let done = run(&arguments).with(2);
+    let done = run(&arguments).with(3);
     assert!(done.err.contains("/nowhere/at/all"), "{}", done.err);
 }
 

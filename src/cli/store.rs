@@ -21,13 +21,7 @@ pub(super) fn check(arguments: &CheckArgs, screen: &mut Screen) -> Outcome {
     let found = store::check(&arguments.dir.data_dir, &temp_dir, &mut |step| {
         show_progress(&step, screen);
     });
-    let found = found.map_err(|error| {
-        // Here 1 says that a store is damaged, and 3 is for servers.
-        let Failure::Told { text, .. } = unreadable(error) else {
-            return Failure::PipeClosed;
-        };
-        Failure::usage(text)
-    })?;
+    let found = found.map_err(unreadable)?;
     let is_sound = found.worst() == Severity::Note;
     if arguments.json {
         let mut document = document(&found);
@@ -62,7 +56,12 @@ fn unreadable(error: StoreError) -> Failure {
                 path.display()
             ))
         }
-        StoreError::NoSpace { .. } => Failure::refused(error.to_string()),
+        // These commands cannot ask a server.
+        StoreError::Locked { dir, pid } => Failure::refused(format!(
+            "a running eurekad{} has {}: stop it first",
+            pid.map_or_else(String::new, |pid| format!(" (pid {pid})")),
+            dir.display()
+        )),
         _ => error.into(),
     }
 }
@@ -284,7 +283,8 @@ pub(super) fn compact(arguments: &CompactArgs, screen: &mut Screen) -> Outcome {
     };
     let done = store::compact(&options, offline::now(), &mut |step| {
         show_progress(&step, screen);
-    })?;
+    })
+    .map_err(unreadable)?;
     screen.line(&format!(
         "{}: {} before, {} now",
         dir.display(),
