@@ -9,7 +9,7 @@ use super::failure::{Exit, Failure, Outcome};
 use super::offline;
 use super::screen::{Cell, Paint, Screen, Table};
 use super::text::{rfc3339, size};
-use crate::history::entry::kind_word;
+use crate::history::entry::event_word;
 use crate::store::{
     self, Loss, LossCause, OnDamage, Progress, Rehearsed, Severity, StoreError, StoreOptions,
     Survey,
@@ -189,7 +189,7 @@ pub(super) fn stats(arguments: &StatsArgs, screen: &mut Screen) -> Outcome {
     let mut kinds = Table::new(&["KIND", "RECORDS", "SIZE", "PER RECORD"]);
     for (kind, facts) in &found.kinds {
         kinds.row([
-            Cell::new(kind_word(*kind)),
+            Cell::new(event_word(*kind)),
             Cell::new(facts.records),
             Cell::new(size(facts.bytes)),
             Cell::new(size(facts.bytes / facts.records.max(1))),
@@ -252,7 +252,7 @@ fn document(found: &Survey) -> Value {
             "latest": time(segment.latest.0),
         })).collect::<Vec<_>>(),
         "kinds": found.kinds.iter().map(|(kind, facts)| (
-            kind_word(*kind).to_owned(),
+            event_word(*kind).to_owned(),
             json!({"records": facts.records, "bytes": facts.bytes}),
         )).collect::<serde_json::Map<_, _>>(),
         "checkpoints": found.checkpoints.iter().map(|facts| json!({
