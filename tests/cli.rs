@@ -441,7 +441,8 @@ fn pages_are_followed_and_what_is_no_longer_kept_is_said() {
         &node.url(),
     ])
     .with(0);
-    assert_eq!(done.out.lines().count(), 1001);
+    // The head, however many pages follow.
+    assert_eq!(done.out.lines().count(), 1 + 1001);
     assert!(
         done.err
             .contains("2026-11-30 20:00:00.000Z is no longer kept"),
@@ -1104,6 +1105,12 @@ fn a_running_node_answers_questions_about_its_past() {
         .map(|entry| entry["lsn"].as_u64().unwrap())
         .collect();
     assert_eq!(lsns[..6], [1, 2, 3, 4, 5, 6]);
+    // However many there are, they look the same.
+    let all = ask(&["history", "--all"]).with(0);
+    assert!(all.out.starts_with("TIME "), "{}", all.out);
+    for limit in ["1000", "2000"] {
+        assert_eq!(ask(&["history", "--limit", limit]).with(0).out, all.out);
+    }
     let table = ask(&["history", "SHOP/shop-1"]).with(0);
     assert!(
         table.out.contains("status UP→OUT_OF_SERVICE"),
@@ -1183,6 +1190,28 @@ fn a_running_node_keeps_its_store_to_itself() {
         assert!(!done.err.contains("--server"), "{}", done.err);
     }
     server.assert_well();
+}
+
+#[test]
+fn a_port_that_cannot_be_opened_is_said_with_its_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = format!("--data-dir={}", dir.path().join("data").display());
+    let taken = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = format!("--server.port={}", taken.local_addr().unwrap().port());
+    let done = run(&[&data, &port]).with(1);
+    assert!(
+        done.err.contains("another program listens on port"),
+        "{}",
+        done.err
+    );
+    // An address for documentation: nobody's.
+    let done = run(&[&data, "--server.port=0", "--server.address=192.0.2.1"]).with(1);
+    assert!(
+        done.err.contains("192.0.2.1 is no address of this machine"),
+        "{}",
+        done.err
+    );
+    assert!(!done.err.contains("another program"), "{}", done.err);
 }
 
 #[test]
