@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     };
     let outcome = match &loaded.command {
         Command::Serve => serve(loaded),
-        Command::PrintConfig => say(&loaded.print_effective()),
+        Command::PrintConfig => print_config(&loaded),
         Command::Help(text) => say(text),
         Command::Version => say(concat!("eurekad ", env!("CARGO_PKG_VERSION"))),
     };
@@ -80,6 +80,17 @@ fn serve(loaded: Loaded) -> Result<()> {
             }
         }
     })
+}
+
+/// The settings on standard output, and beside them what a start would warn of.
+fn print_config(loaded: &Loaded) -> Result<()> {
+    say(&loaded.print_effective())?;
+    let mut err = std::io::stderr();
+    for warning in &loaded.warnings {
+        // Nothing is left to tell it to if this fails.
+        let _ = writeln!(err, "eurekad: warning: {warning}");
+    }
+    Ok(())
 }
 
 fn say(text: &str) -> Result<()> {

@@ -352,11 +352,30 @@ fn bind(address: SocketAddr) -> Result<TcpListener> {
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
-    attempt().with_context(|| {
-        format!(
-            "cannot open {address}: another server may use it; choose another with --server.port"
-        )
+    attempt().map_err(|error| {
+        let advice = advice_on_bind(&error, address);
+        anyhow::Error::new(error).context(format!("cannot open {address}: {advice}"))
     })
+}
+
+/// What can be done about a port that cannot be listened on.
+fn advice_on_bind(error: &std::io::Error, address: SocketAddr) -> String {
+    use std::io::ErrorKind as K;
+    let (ip, port) = (address.ip(), address.port());
+    match error.kind() {
+        K::AddrInUse => format!(
+            "another program listens on port {port}; stop it, or choose another port with --server.port"
+        ),
+        K::AddrNotAvailable => format!(
+            "{ip} is no address of this machine; choose one of its own with --server.address, or \
+             0.0.0.0 for all"
+        ),
+        K::PermissionDenied => format!(
+            "this user may not listen on port {port} (those below 1024 want rights of their own); \
+             choose another with --server.port, or grant CAP_NET_BIND_SERVICE"
+        ),
+        _ => "check --server.address and --server.port".to_owned(),
+    }
 }
 
 /// What connections to peers over https are made with. The files are looked at before anything is
@@ -440,5 +459,32 @@ fn protection_of(config: &Config) -> Settings {
         renewal_percent_threshold: registry.renewal_percent_threshold,
         expected_client_renewal_interval_secs: registry.expected_client_renewal_interval.as_secs(),
         max_protection_ms: millis(registry.max_protection_time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn each_cause_of_a_port_that_cannot_be_opened_has_its_own_advice() {
+        let address = SocketAddr::from(([192, 0, 2, 1], 80));
+        for (kind, advice) in [
+            (ErrorKind::AddrInUse, "another program listens on port 80"),
+            (
+                ErrorKind::AddrNotAvailable,
+                "192.0.2.1 is no address of this machine",
+            ),
+            (
+                ErrorKind::PermissionDenied,
+                "this user may not listen on port 80",
+            ),
+            (ErrorKind::Other, "check --server.address"),
+        ] {
+            let told = advice_on_bind(&Error::from(kind), address);
+            assert!(told.starts_with(advice), "{told}");
+        }
     }
 }

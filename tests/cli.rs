@@ -148,6 +148,32 @@ fn the_servers_own_command_line_is_what_it_was() {
     assert!(run(&["--version"]).with(0).out.starts_with("eurekad "));
     let config = run(&["config", "--server.port=1234"]).with(0);
     assert!(config.out.contains("server.port = 1234"), "{}", config.out);
+    assert_eq!(config.err, "");
+    let warned = run(&[
+        "config",
+        "--server.port=1234",
+        "--server.prot=1",
+        "--server.ssl.enabled=true",
+    ])
+    .with(0);
+    assert!(warned.out.contains("server.port = 1234"), "{}", warned.out);
+    assert!(!warned.out.contains("warning"), "{}", warned.out);
+    for told in ["did you mean server.port?", "server.ssl.enabled"] {
+        assert!(warned.err.contains(told), "{told}: {}", warned.err);
+    }
+    let slip = run(&["help", "histroy"]).with(2);
+    assert!(
+        slip.err.contains("did you mean eurekad help history?"),
+        "{}",
+        slip.err
+    );
+    assert!(
+        run(&["help", "nope"])
+            .with(2)
+            .err
+            .contains("no such command")
+    );
+    assert_eq!(run(&["help", "serve"]).with(0).out, help.out);
     let slip = run(&["histor"]).with(2);
     assert!(slip.err.contains("did you mean history?"), "{}", slip.err);
     let late = run(&["--server.port=1", "history"]);
@@ -182,17 +208,25 @@ fn every_command_has_help_with_examples_and_exit_codes() {
     ] {
         let help = run(&[command, "--help"]).with(0);
         assert!(help.out.contains("Exit codes:"), "{command}: {}", help.out);
+        assert!(help.out.contains("Examples:"), "{command}: {}", help.out);
         assert_eq!(run(&["help", command]).with(0).out, help.out);
     }
-    assert!(
-        run(&["store", "check", "--help"])
-            .with(0)
-            .out
-            .contains("Examples:")
-    );
+    for command in [
+        ["overrides", "list"],
+        ["overrides", "lift"],
+        ["store", "check"],
+        ["store", "repair"],
+        ["store", "stats"],
+        ["store", "compact"],
+    ] {
+        let help = run(&["help", command[0], command[1]]).with(0);
+        assert!(help.out.contains("Examples:"), "{command:?}: {}", help.out);
+    }
     for wrong in [
         &["history", "--nonsense"][..],
         &["at"],
+        &["drain", "A/a"],
+        &["quarantine", "A/a"],
         &["store"],
         &["explain", "BILLING", "--server", "http://127.0.0.1:1"],
         &["history", "/id", "--server", "http://127.0.0.1:1"],
@@ -407,7 +441,8 @@ fn pages_are_followed_and_what_is_no_longer_kept_is_said() {
         &node.url(),
     ])
     .with(0);
-    assert_eq!(done.out.lines().count(), 1001);
+    // The head, however many pages follow.
+    assert_eq!(done.out.lines().count(), 1 + 1001);
     assert!(
         done.err
             .contains("2026-11-30 20:00:00.000Z is no longer kept"),
@@ -542,6 +577,102 @@ fn a_watch_that_fell_behind_the_log_or_was_interrupted_ends() {
 }
 
 #[test]
+fn times_are_shown_and_read_in_one_zone() {
+    let node = StandIn::start(|head, stream| {
+        if head.starts_with("GET /explain/") {
+            let document = json!({
+                "app": "A", "instance": "a", "present": true, "status": "UP",
+                "summary": ["It is there since 2026-11-30T21:11:42.123Z."],
+                "next": [{"what": "It goes at 2026-11-30T23:00:00.000Z."}],
+            });
+            answer(stream, 200, "application/json", &document.to_string());
+        } else {
+            let problem = json!({"detail": "the log begins at 2026-11-30T21:00:00.000Z"});
+            answer(
+                stream,
+                410,
+                "application/problem+json",
+                &problem.to_string(),
+            );
+        }
+    });
+    let url = node.url();
+    let run = |arguments: &[&str]| {
+        let mut command = eurekad(arguments);
+        command.env("TZ", "EST5").env("EUREKAD_SERVER", &url);
+        Done::of(command.output().unwrap())
+    };
+    let done = run(&["explain", "A/a"]).with(0);
+    for part in [
+        "2026-11-30 16:11:42.123-05:00",
+        "2026-11-30 18:00:00.000-05:00",
+    ] {
+        assert!(done.out.contains(part), "{part}: {}", done.out);
+    }
+    let done = run(&["explain", "A/a", "--utc"]).with(0);
+    assert!(
+        done.out.contains("since 2026-11-30 21:11:42.123Z."),
+        "{}",
+        done.out
+    );
+    let raw = run(&["explain", "A/a", "--json"]).with(0);
+    assert!(
+        raw.out.contains("since 2026-11-30T21:11:42.123Z"),
+        "{}",
+        raw.out
+    );
+    for _ in 0..3 {
+        node.asked();
+    }
+    for (arguments, asked) in [
+        (
+            &[
+                "history",
+                "--from",
+                "2026-11-30T23:30:00",
+                "--to",
+                "2026-12-01",
+            ][..],
+            "from=2026-12-01T04%3A30%3A00.000Z&to=2026-12-01T05%3A00%3A00.000Z",
+        ),
+        (
+            &["history", "--from", "2026-11-30T23:30:00", "--utc"],
+            "from=2026-11-30T23%3A30%3A00.000Z",
+        ),
+        (
+            &["history", "--from", "2026-11-30T23:30:00Z"],
+            "from=2026-11-30T23%3A30%3A00Z",
+        ),
+        (
+            &["at", "2026-11-30 23:30"],
+            "at=2026-12-01T04%3A30%3A00.000Z",
+        ),
+        (
+            &["diff", "2026-11-30", "-1h"],
+            "from=2026-11-30T05%3A00%3A00.000Z&to=-1h",
+        ),
+        (
+            &["export", "--at", "2026-11-30"],
+            "at=2026-11-30T05%3A00%3A00.000Z",
+        ),
+        (
+            &["export", "--at", "2026-11-30", "--utc"],
+            "at=2026-11-30T00%3A00%3A00.000Z",
+        ),
+    ] {
+        let done = run(arguments).with(4);
+        let zone = if arguments.contains(&"--utc") {
+            "2026-11-30 21:00:00.000Z"
+        } else {
+            "2026-11-30 16:00:00.000-05:00"
+        };
+        assert!(done.err.contains(zone), "{}", done.err);
+        let head = node.asked();
+        assert!(head.contains(asked), "{asked} in {head}");
+    }
+}
+
+#[test]
 fn an_explanation_reads_like_one() {
     let document = json!({
         "app": "BILLING", "instance": "billing-1", "present": false, "since": "2026-11-30T21:11:42.123Z",
@@ -630,7 +761,10 @@ fn operators_hold_and_release_with_a_reason_and_credentials() {
     assert!(node.asked().starts_with("DELETE /drain/apps/A/a "));
     let done = run(&["overrides", "lift", "--app", "A", "--server", &node.url()]).with(0);
     assert_eq!(done.out, "lifted 3 overrides of A\n");
-    run(&["drain", "A/a", "--reason", "a\nb", "--server", &node.url()]).with(2);
+    let drain = ["drain", "A/a", "--for", "1m", "--reason", "a\nb"];
+    run(&[&drain[..], &["--server", &node.url()]].concat()).with(2);
+    let unsaid = run(&["drain", "A/a", "--server", &node.url()]).with(2);
+    assert!(unsaid.err.contains("--for <DURATION>"), "{}", unsaid.err);
 }
 
 #[test]
@@ -716,6 +850,111 @@ fn a_registry_goes_from_one_node_to_another_in_every_form() {
                     "override": "OUT_OF_SERVICE"}])
         );
     }
+}
+
+#[test]
+fn drains_and_quarantines_keep_their_end_on_the_way_to_another_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("from");
+    let from = Server::start(&data, &[]);
+    let mut connection = Connection::open(from.port()).unwrap();
+    for id in ["drained", "held", "out", "up"] {
+        let bytes = Registration::new("SHOP", id).register();
+        assert_eq!(connection.exchange(&bytes).unwrap().status, 204);
+    }
+    for (method, target) in [
+        ("POST", "/drain/apps/SHOP/drained?for=1h"),
+        ("POST", "/quarantine/apps/SHOP/held?for=2h"),
+        ("POST", "/quarantine/apps/SHOP/gone?for=2h"),
+        ("PUT", "/eureka/apps/SHOP/out/status?value=OUT_OF_SERVICE"),
+    ] {
+        let answer = connection
+            .exchange(&request(method, target, &[], b""))
+            .unwrap();
+        assert_eq!(answer.status, 200, "{target}");
+    }
+    let holds = |server: &Server| -> Vec<(String, String, String)> {
+        let mut connection = Connection::open(server.port()).unwrap();
+        let listed = connection
+            .exchange(&request("GET", "/overrides", &[], b""))
+            .unwrap()
+            .json();
+        let mut all: Vec<_> = listed["overrides"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| {
+                let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+                let hold = &one["hold"];
+                (
+                    text(&one["instance"]),
+                    text(&hold["kind"]),
+                    text(&hold["until"]),
+                )
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    let before = holds(&from);
+    assert_eq!(before.len(), 4, "{before:?}");
+    let import = |name: &str, text: &str| {
+        let to = Server::start(&dir.path().join(name), &[]);
+        let done = run_with_input(&["import", "--server", &url(&to)], text).with(0);
+        (to, done)
+    };
+    let kept = |to: &Server| {
+        let after = holds(to);
+        assert_eq!(after.len(), 4, "{after:?}");
+        for (was, is) in before.iter().zip(&after) {
+            assert_eq!((&was.0, &was.1), (&is.0, &is.1));
+        }
+    };
+    let served = run(&["export", "--server", &url(&from)]).with(0);
+    let (to, done) = import("to-served", &served.out);
+    assert!(
+        done.out.contains("registered 4 instances") && done.out.contains("set 1 overrides"),
+        "{}",
+        done.out
+    );
+    assert!(
+        done.out.contains("put back 3 drains and quarantines"),
+        "{}",
+        done.out
+    );
+    kept(&to);
+    drop(to);
+
+    // A form that cannot say it says so, on both ways.
+    let plain = run(&["export", "--format", "json", "--server", &url(&from)]).with(0);
+    assert!(
+        plain.err.contains("3 drains and quarantines"),
+        "{}",
+        plain.err
+    );
+    let (_to, done) = import("to-json", &plain.out);
+    assert!(
+        done.err.contains("the overrides have no end"),
+        "{}",
+        done.err
+    );
+    let then = run(&["export", "--at", "now", "--server", &url(&from)]).with(0);
+    let held = |done: &Done| -> Vec<String> {
+        let lines = done.lines().into_iter();
+        lines
+            .filter(|line| !line["instance"].is_null() && !line["hold"].is_null())
+            .map(|line| line["instance"]["instanceId"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(held(&then), ["drained", "held"]);
+
+    drop(connection);
+    from.terminate();
+    let (status, log) = from.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let stored = run(&["export", "--data-dir", data.to_str().unwrap()]).with(0);
+    let (to, _) = import("to-stored", &stored.out);
+    kept(&to);
 }
 
 #[test]
@@ -904,6 +1143,12 @@ fn a_running_node_answers_questions_about_its_past() {
         .map(|entry| entry["lsn"].as_u64().unwrap())
         .collect();
     assert_eq!(lsns[..6], [1, 2, 3, 4, 5, 6]);
+    // However many there are, they look the same.
+    let all = ask(&["history", "--all"]).with(0);
+    assert!(all.out.starts_with("TIME "), "{}", all.out);
+    for limit in ["1000", "2000"] {
+        assert_eq!(ask(&["history", "--limit", limit]).with(0).out, all.out);
+    }
     let table = ask(&["history", "SHOP/shop-1"]).with(0);
     assert!(
         table.out.contains("status UP→OUT_OF_SERVICE"),
@@ -971,12 +1216,41 @@ fn a_running_node_keeps_its_store_to_itself() {
         "{}",
         done.err
     );
-    let done = run(&["store", "check", "--data-dir", name]).with(2);
-    assert!(done.err.contains("a running eurekad"), "{}", done.err);
-    run(&["store", "stats", "--data-dir", name]).with(3);
-    run(&["store", "compact", "--data-dir", name]).with(3);
-    run(&["store", "repair", "--yes", "--data-dir", name]).with(3);
+    for command in [
+        &["check"][..],
+        &["stats"],
+        &["compact"],
+        &["repair", "--yes"],
+    ] {
+        let arguments = [&["store"], command, &["--data-dir", name]].concat();
+        let done = run(&arguments).with(3);
+        assert!(done.err.contains("a running eurekad"), "{}", done.err);
+        // They have no such option.
+        assert!(!done.err.contains("--server"), "{}", done.err);
+    }
     server.assert_well();
+}
+
+#[test]
+fn a_port_that_cannot_be_opened_is_said_with_its_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = format!("--data-dir={}", dir.path().join("data").display());
+    let taken = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = format!("--server.port={}", taken.local_addr().unwrap().port());
+    let done = run(&[&data, &port]).with(1);
+    assert!(
+        done.err.contains("another program listens on port"),
+        "{}",
+        done.err
+    );
+    // An address for documentation: nobody's.
+    let done = run(&[&data, "--server.port=0", "--server.address=192.0.2.1"]).with(1);
+    assert!(
+        done.err.contains("192.0.2.1 is no address of this machine"),
+        "{}",
+        done.err
+    );
+    assert!(!done.err.contains("another program"), "{}", done.err);
 }
 
 #[test]
@@ -987,6 +1261,7 @@ fn where_there_is_no_store_none_is_made() {
         &["history"][..],
         &["at", "now"],
         &["export"],
+        &["store", "check"],
         &["store", "stats"],
         &["store", "compact"],
         &["store", "repair", "--yes"],
@@ -996,8 +1271,7 @@ fn where_there_is_no_store_none_is_made() {
         let done = run(&all).with(3);
         assert!(done.err.contains("there is no store in"), "{}", done.err);
     }
-    run(&["store", "check", "--data-dir", name]).with(2);
-    run(&["store", "check", "--data-dir", "/nowhere"]).with(2);
+    run(&["store", "check", "--data-dir", "/nowhere"]).with(3);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -1112,7 +1386,7 @@ fn a_check_without_space_or_place_for_its_copy_says_so() {
         "--temp-dir",
         "/nowhere/at/all",
     ];
-    let done = run(&arguments).with(2);
+    let done = run(&arguments).with(3);
     assert!(done.err.contains("/nowhere/at/all"), "{}", done.err);
 }
 

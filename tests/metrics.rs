@@ -244,8 +244,11 @@ fn figures_move_with_what_happens() {
     assert_eq!(sum("eurekad_renewals_expected_per_minute", &[]), 2.0);
     for (kind, count) in [
         ("registered", 2.0),
-        ("override set", 1.0),
+        ("override-set", 1.0),
         ("cancelled", 1.0),
+        ("drained", 0.0),
+        ("quarantined", 0.0),
+        ("released", 0.0),
     ] {
         assert_eq!(
             sum("eurekad_changes_total", &[("kind", kind)]),

@@ -153,6 +153,13 @@ fn the_overrides_of_an_application_are_lifted_at_once_but_for_held_ones() {
     let listed = node.ask("GET", "/overrides?app=shop", &[]).json();
     assert_eq!(listed["overrides"].as_array().unwrap().len(), 3);
     assert_eq!(listed["overrides"][2]["hold"]["kind"], "drain");
+    // Counted by the words of the history.
+    let metrics = node.ask("GET", "/metrics", &[]);
+    let metrics = String::from_utf8(metrics.body).unwrap();
+    for (kind, count) in [("drained", 1), ("override-set", 3), ("registered", 3)] {
+        let line = format!("eurekad_changes_total{{kind=\"{kind}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
     let unnamed = node.ask("DELETE", "/overrides", &[]);
     assert_eq!(unnamed.status, 400);
     assert!(detail(&unnamed).contains("app=*"));

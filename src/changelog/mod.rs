@@ -32,7 +32,7 @@ pub use writer::{Opener, WriterSettings};
 
 use crate::clock::Clock;
 use crate::registry::Registry;
-use crate::registry::change::{Actor, ChangeKind, Origin};
+use crate::registry::change::{Actor, ChangeEvent, Origin};
 use crate::registry::command::{Command, Context, Renewal, Reply};
 use crate::registry::delta::DeltaTail;
 use crate::registry::self_preservation::{RenewalMeter, Settings};
@@ -157,8 +157,8 @@ pub struct ChangeLog {
     meter: Arc<RenewalMeter>,
     protection: Settings,
     clock: Arc<dyn Clock>,
-    /// Since the start, in the order of [`ChangeKind::ALL`].
-    changes: [AtomicU64; ChangeKind::ALL.len()],
+    /// Since the start, in the order of [`ChangeEvent::all`].
+    changes: [AtomicU64; ChangeEvent::COUNT],
 }
 
 impl ChangeLog {
@@ -237,15 +237,15 @@ impl ChangeLog {
         self.jobs.is_closed()
     }
 
-    /// Changes since the start, by kind.
-    pub fn changes(&self) -> impl Iterator<Item = (ChangeKind, u64)> {
+    /// Changes since the start, by what happened.
+    pub fn changes(&self) -> impl Iterator<Item = (ChangeEvent, u64)> {
         let counts = self.changes.iter().map(|n| n.load(Ordering::Relaxed));
-        ChangeKind::ALL.into_iter().zip(counts)
+        ChangeEvent::all().zip(counts)
     }
 
-    fn count(&self, kind: ChangeKind) {
-        let all = ChangeKind::ALL.iter().zip(&self.changes);
-        for (_, counter) in all.filter(|(known, _)| **known == kind) {
+    fn count(&self, event: ChangeEvent) {
+        let all = ChangeEvent::all().zip(&self.changes);
+        for (_, counter) in all.filter(|(known, _)| *known == event) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }

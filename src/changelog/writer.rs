@@ -196,7 +196,7 @@ impl Writer {
                 if !batch.records.is_empty() {
                     self.publish();
                     for record in &batch.records {
-                        self.log.count(record.change.kind);
+                        self.log.count(record.change.event());
                         tell(record);
                     }
                 }

@@ -2,22 +2,18 @@
 
 use serde_json::Value;
 
-use super::screen::{Cell, Paint, Screen, Table};
+use super::screen::{Cell, Flow, Paint, Screen};
 use super::text::{clean, cut};
 
 /// Longest value of a field that is shown.
 const VALUE_MAX: usize = 60;
 
 /// The head of the table of [`row`].
-pub(super) const HEAD: [&str; 7] = ["TIME", "LSN", "KIND", "INSTANCE", "CHANGES", "BY", "REASON"];
+const HEAD: [&str; 7] = ["TIME", "LSN", "KIND", "INSTANCE", "CHANGES", "BY", "REASON"];
 
-/// A table of entries.
-pub(super) fn table<'a>(screen: &Screen, entries: impl IntoIterator<Item = &'a Value>) -> Table {
-    let mut table = Table::new(&HEAD);
-    for entry in entries {
-        table.row(row(screen, entry));
-    }
-    table
+/// A table of entries that are shown as they come.
+pub(super) fn table() -> Flow {
+    Flow::new(&HEAD)
 }
 
 /// The cells of an entry.

@@ -40,7 +40,8 @@ fn show(document: &Value, screen: &mut Screen) -> Result<(), Failure> {
         let _ = write!(head, "  {painted}");
     }
     screen.line(&head)?;
-    paragraph(&sentences(&document["summary"]), screen)?;
+    let summary = screen.moments.in_text(&sentences(&document["summary"]));
+    paragraph(&summary, screen)?;
     let because = &document["because"];
     if because.is_object() {
         screen.line("")?;
@@ -58,7 +59,8 @@ fn show(document: &Value, screen: &mut Screen) -> Result<(), Failure> {
                 (None, "") => String::new(),
                 (None, at) => format!("{}: ", screen.moments.show(at)),
             };
-            screen.line(&format!("  {when}{}", clean(text(step, "what"))))?;
+            let what = screen.moments.in_text(&clean(text(step, "what")));
+            screen.line(&format!("  {when}{what}"))?;
         }
     }
     let peers = document["peers"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,5 +1,6 @@
 //! `eurekad export`: the registry or the whole log, from a running node or a stopped store.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,12 +9,14 @@ use serde_json::Value;
 use super::args::{ExportArgs, ExportFormat};
 use super::client::{Call, Client, ServerEnvironment, Target};
 use super::failure::{Exit, Failure, Outcome};
+use super::holds::{self, Held, Key};
 use super::lines::Lines;
 use super::offline::Reading;
 use super::past;
 use super::screen::Screen;
 use super::sink::Sink;
 use crate::changelog::{holds_of, leases_of, overrides_of};
+use crate::history::times;
 use crate::portable::{self, End, FORM, Head, PortableLine, State};
 use crate::registry::Registry;
 use crate::registry::change::{LeaseImage, Record};
@@ -84,18 +87,79 @@ async fn served_registry(
         while let Some(piece) = reply.piece().await? {
             sink.write(&piece, screen)?;
         }
+        if arguments.at.is_none() {
+            say_what_is_left_out(&holds::served(client).await?, screen);
+        }
         return sink.write(b"\n", screen);
     }
+    let at = reply.header("x-eurekad-at").map(ToOwned::to_owned);
     let body = reply.document().await?;
     let mut document = client.parse("/eureka/apps", &body)?;
     let apps = document["applications"]["application"].take();
-    for mut app in each(apps) {
-        for instance in each(app["instance"].take()) {
-            let line = serde_json::json!({ "instance": instance });
-            sink.line(&line.to_string(), screen)?;
+    let listed: Vec<(Key, bool, Value)> = each(apps)
+        .into_iter()
+        .flat_map(|mut app| each(app["instance"].take()))
+        .map(|instance| {
+            let (key, is_overridden) = named(&instance);
+            (key, is_overridden, instance)
+        })
+        .collect();
+    // Asked for later than the list: what was released meanwhile is not put back by an import.
+    let mut held = if arguments.at.is_some() {
+        let at = at
+            .and_then(|at| times::parse(&at, Millis::ZERO).ok())
+            .ok_or_else(|| Failure::refused("the answer does not tell which moment it shows"))?;
+        let overridden = listed.iter().filter(|(_, is_overridden, _)| *is_overridden);
+        let keys: Vec<Key> = overridden.map(|(key, ..)| key.clone()).collect();
+        holds::past(client, &keys, at).await?
+    } else {
+        holds::served(client).await?
+    };
+    for (key, _, instance) in listed {
+        let mut line = serde_json::json!({ "instance": instance });
+        if let Some(held) = held.remove(&key) {
+            line["hold"] = held.to_json();
         }
+        sink.line(&line.to_string(), screen)?;
+    }
+    lone(held, sink, screen)
+}
+
+/// The lines of holds of ids that are not registered.
+fn lone(
+    held: impl IntoIterator<Item = (Key, Held)>,
+    sink: &mut Sink,
+    screen: &mut Screen,
+) -> Result<(), Failure> {
+    for (key, held) in held {
+        sink.line(&held.line(&key).to_string(), screen)?;
     }
     Ok(())
+}
+
+fn say_what_is_left_out<T>(held: &BTreeMap<Key, T>, screen: &mut Screen) {
+    if !held.is_empty() {
+        screen.note(&format!(
+            "this form cannot say that {} drains and quarantines end: where it is imported they are \
+             overrides without an end; --format ndjson keeps them",
+            held.len()
+        ));
+    }
+}
+
+/// Application and id of an instance of a list, and whether its status is overridden.
+fn named(instance: &Value) -> (Key, bool) {
+    let text = |name: &str| instance[name].as_str().unwrap_or_default();
+    let id = match text("instanceId") {
+        "" => text("hostName"),
+        id => id,
+    };
+    let status = ["overriddenStatus", "overriddenstatus"]
+        .into_iter()
+        .map(text)
+        .find(|status| !status.is_empty());
+    let key = (text("app").to_uppercase(), id.to_owned());
+    (key, status.is_some_and(|status| status != "UNKNOWN"))
 }
 
 fn each(value: Value) -> Vec<Value> {
@@ -113,6 +177,10 @@ fn stored_registry(
     screen: &mut Screen,
 ) -> Result<(), Failure> {
     let registry = past::registry(reading.opened(), arguments.at.as_deref())?;
+    let mut held = holds::stored(&registry);
+    if arguments.format != ExportFormat::Ndjson {
+        say_what_is_left_out(&held, screen);
+    }
     match arguments.format {
         ExportFormat::Json => sink.write(&list(&registry, None, Format::Json), screen)?,
         ExportFormat::Xml => sink.write(&list(&registry, None, Format::Xml), screen)?,
@@ -125,10 +193,20 @@ fn stored_registry(
                 line.pop();
                 line.extend_from_slice(b",\"reported\":\"");
                 line.extend_from_slice(image.reported.as_str().as_bytes());
-                line.extend_from_slice(b"\"}\n");
+                line.push(b'"');
+                let instance = &image.instance;
+                let key = (
+                    instance.app.as_str().to_owned(),
+                    instance.id_text().to_owned(),
+                );
+                if let Some(held) = held.remove(&key) {
+                    line.extend_from_slice(b",\"hold\":");
+                    line.extend_from_slice(held.to_json().to_string().as_bytes());
+                }
+                line.extend_from_slice(b"}\n");
                 sink.write(&line, screen)?;
             }
-            return Ok(());
+            return lone(held, sink, screen);
         }
     }
     sink.write(b"\n", screen)
@@ -304,7 +382,7 @@ async fn served_history(
     let mut reply = client.ask(call).await?;
     sink.line(&head(first, last, node_id).to_json(), screen)?;
     let mut end = End::default();
-    let mut newest = std::collections::BTreeMap::new();
+    let mut newest = BTreeMap::new();
     let mut holds = Registry::new(Arc::default());
     let mut lines = Lines::default();
     let mut take = |line: &[u8], screen: &mut Screen| -> Result<(), Failure> {

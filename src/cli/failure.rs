@@ -71,9 +71,9 @@ impl From<io::Error> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match &error {
-            StoreError::Locked { dir, .. } => Self::refused(format!(
-                "a running eurekad has {}: ask it with --server instead of --data-dir, or stop it \
-                 ({error})",
+            StoreError::Locked { dir, pid } => Self::refused(format!(
+                "a running eurekad{} has {}: ask it with --server instead of --data-dir, or stop it",
+                pid.map_or_else(String::new, |pid| format!(" (pid {pid})")),
                 dir.display()
             )),
             StoreError::Trimmed { .. } => Self::new(Exit::Trimmed, error.to_string()),

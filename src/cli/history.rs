@@ -99,6 +99,7 @@ async fn pages(client: &Client, target: Target, most: u64, screen: &mut Screen) 
     let mut left = most;
     let mut cursor: Option<String> = None;
     let mut is_first = true;
+    let mut table = changes::table();
     loop {
         let page = left.min(PAGE_MAX);
         let asked = match &cursor {
@@ -110,17 +111,8 @@ async fn pages(client: &Client, target: Target, most: u64, screen: &mut Screen) 
         let entries = document["entries"]
             .as_array()
             .map_or(&[][..], Vec::as_slice);
-        if most <= PAGE_MAX {
-            let table = changes::table(screen, entries);
-            if !table.is_empty() {
-                screen.table(&table)?;
-            }
-        } else {
-            // Columns cannot be aligned over pages that are not there yet.
-            for entry in entries {
-                let line = changes::line(screen, entry);
-                screen.line(&line)?;
-            }
+        for entry in entries {
+            table.row(changes::row(screen, entry), screen)?;
         }
         if is_first && entries.is_empty() {
             screen.note("there are no such changes");
@@ -129,6 +121,7 @@ async fn pages(client: &Client, target: Target, most: u64, screen: &mut Screen) 
         left = left.saturating_sub((entries.len() as u64).max(1));
         cursor = document["next"].as_str().map(ToOwned::to_owned);
         if left == 0 || cursor.is_none() {
+            table.finish(screen)?;
             if cursor.is_some() {
                 screen.flush()?;
                 screen.note("there is more: --limit N, or --all");
@@ -157,6 +150,7 @@ async fn stream(
     let oldest = reply.header("x-eurekad-oldest").map(ToOwned::to_owned);
     let mut lines = Lines::default();
     let mut told = 0;
+    let mut table = changes::table();
     let mut take = |line: &[u8], screen: &mut Screen| -> Result<(), Failure> {
         if line.is_empty() || told >= most {
             return Ok(());
@@ -166,8 +160,7 @@ async fn stream(
             screen.document(line)
         } else {
             let entry = client.parse("/history", line)?;
-            let line = changes::line(screen, &entry);
-            screen.line(&line)
+            table.row(changes::row(screen, &entry), screen)
         }
     };
     while let Some(piece) = reply.piece().await? {
@@ -176,6 +169,7 @@ async fn stream(
     if let Some(rest) = lines.finish() {
         take(&rest, screen)?;
     }
+    table.finish(screen)?;
     if !is_complete {
         screen.flush()?;
         screen.note(&not_complete(oldest.as_deref(), screen));

@@ -12,11 +12,14 @@ use super::args::ImportArgs;
 use super::client::{Call, Client, Target};
 use super::export::reported;
 use super::failure::{Exit, Failure, Outcome};
+use super::holds::{self, Held, Key};
 use super::offline;
 use super::screen::Screen;
 use super::text::clean;
+use crate::registry::hold::HoldKind;
 use crate::registry::instance::Instance;
 use crate::registry::status::Status;
+use crate::types::Millis;
 use crate::wire::{
     self, Dialect, Draft, Format, InstanceView, LeaseTimes, Limits, decode_applications,
     decode_applications_xml, decode_registration,
@@ -33,12 +36,22 @@ const REPORT_EVERY: usize = 100;
 #[derive(Clone, Debug)]
 struct Registration {
     instance: Instance,
+    /// The operator's word, which has no end.
     override_: Option<Status>,
+    /// The drain or quarantine, in place of an override.
+    hold: Option<Held>,
 }
 
 impl Registration {
     fn name(&self) -> String {
         format!("{}/{}", self.instance.app, self.instance.id_text())
+    }
+
+    fn key(&self) -> Key {
+        (
+            self.instance.app.as_str().to_owned(),
+            self.instance.id_text().to_owned(),
+        )
     }
 }
 
@@ -46,13 +59,17 @@ impl Registration {
 #[derive(Debug, Default)]
 struct Contents {
     registrations: Vec<Registration>,
+    /// Quarantines of ids that are not registered.
+    quarantines: Vec<(Key, Held)>,
+    /// The form does not tell drains and quarantines from overrides.
+    hides_holds: bool,
     refused: usize,
     complaints: Vec<String>,
 }
 
 pub(super) async fn run(client: &Client, arguments: &ImportArgs, screen: &mut Screen) -> Outcome {
     let bytes = read(&arguments.file)?;
-    let contents = parse(&bytes)?;
+    let mut contents = parse(&bytes)?;
     for complaint in &contents.complaints {
         screen.note(&clean(complaint));
     }
@@ -74,18 +91,36 @@ pub(super) async fn run(client: &Client, arguments: &ImportArgs, screen: &mut Sc
             Exit::Usage
         });
     }
+    if contents.has_holds() {
+        let are_known = holds::are_known(client).await?;
+        for note in contents.settle(offline::now(), are_known) {
+            screen.note(&clean(&note));
+        }
+    }
     let mut done = Done {
         refused: contents.refused,
         ..Done::default()
     };
-    let outcome = register_all(client, contents.registrations, arguments, &mut done, screen).await;
+    let hides_holds = contents.hides_holds;
+    let outcome = register_all(client, contents, arguments, &mut done, screen).await;
+    let held = match done.holds {
+        0 => String::new(),
+        count => format!(", put back {count} drains and quarantines"),
+    };
     screen.line(&format!(
-        "registered {} instances with {}, set {} overrides, refused {}",
+        "registered {} instances with {}, set {} overrides, refused {}{held}",
         done.registered,
         client.url(),
         done.overrides,
         done.refused
     ))?;
+    if hides_holds && done.overrides > 0 {
+        screen.flush()?;
+        screen.note(
+            "the overrides have no end: this form does not tell drains and quarantines from them, \
+             NDJSON of eurekad export does; eurekad overrides list shows them",
+        );
+    }
     outcome?;
     Ok(if done.refused == 0 {
         Exit::Done
@@ -98,21 +133,48 @@ pub(super) async fn run(client: &Client, arguments: &ImportArgs, screen: &mut Sc
 struct Done {
     registered: usize,
     overrides: usize,
+    holds: usize,
     refused: usize,
+}
+
+impl Done {
+    /// Counts one that was refused, and tells the first of them.
+    fn refuse(&mut self, told: &mut usize, name: &str, failure: &Failure, screen: &mut Screen) {
+        self.refused += 1;
+        if *told < TOLD_MAX {
+            *told += 1;
+            screen.note(&format!("{}: {failure}", clean(name)));
+        }
+    }
 }
 
 /// Sends them, so many at a time. Ends early if the server goes away.
 async fn register_all(
     client: &Client,
-    registrations: Vec<Registration>,
+    contents: Contents,
     arguments: &ImportArgs,
     done: &mut Done,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let total = registrations.len();
-    let mut left = registrations.into_iter();
+    let total = contents.registrations.len();
+    let mut left = contents.registrations.into_iter();
     let mut running = JoinSet::new();
     let mut told = 0;
+    for (key, held) in contents.quarantines {
+        let now = offline::now();
+        match holds::put_back(client, &key, held, now, &arguments.reason).await {
+            Ok(()) => done.holds += 1,
+            Err(
+                failure @ Failure::Told {
+                    exit: Exit::Refused,
+                    ..
+                },
+            ) => return Err(failure),
+            Err(failure) => {
+                done.refuse(&mut told, &format!("{}/{}", key.0, key.1), &failure, screen);
+            }
+        }
+    }
     loop {
         while running.len() < usize::from(arguments.concurrency)
             && let Some(registration) = left.next()
@@ -133,6 +195,7 @@ async fn register_all(
             Ok(()) => {
                 done.registered += 1;
                 done.overrides += usize::from(registration.override_.is_some());
+                done.holds += usize::from(registration.hold.is_some());
                 if done.registered.is_multiple_of(REPORT_EVERY) {
                     screen.progress(&format!("{} of {total} registered", done.registered));
                 }
@@ -146,13 +209,7 @@ async fn register_all(
                     format!("{}: {text}", clean(&registration.name())),
                 ));
             }
-            Err(failure) => {
-                done.refused += 1;
-                if told < TOLD_MAX {
-                    told += 1;
-                    screen.note(&format!("{}: {failure}", clean(&registration.name())));
-                }
-            }
+            Err(failure) => done.refuse(&mut told, &registration.name(), &failure, screen),
         }
     }
 }
@@ -163,6 +220,15 @@ async fn register(
     reason: &str,
 ) -> Result<(), Failure> {
     let instance = &registration.instance;
+    let put_back = async |kind: HoldKind| match registration.hold {
+        Some(held) if held.kind == kind => {
+            let key = registration.key();
+            holds::put_back(client, &key, held, offline::now(), reason).await
+        }
+        _ => Ok(()),
+    };
+    // Before the registration, so that it is not UP in between; only what is there can be drained.
+    put_back(HoldKind::Quarantine).await?;
     let mut body = Vec::new();
     let view = InstanceView {
         instance,
@@ -184,7 +250,7 @@ async fn register(
         let call = Call::new(Method::PUT, target).reason(Some(reason))?;
         client.ask(call).await?;
     }
-    Ok(())
+    put_back(HoldKind::Drain).await
 }
 
 /// The whole file; `-` is standard input.
@@ -237,6 +303,7 @@ fn parse(bytes: &[u8]) -> Result<Contents, Failure> {
     };
     let mut contents = Contents {
         refused: list.refused,
+        hides_holds: true,
         ..Contents::default()
     };
     contents.complaints.extend(
@@ -244,7 +311,7 @@ fn parse(bytes: &[u8]) -> Result<Contents, Failure> {
             .map(|error| format!("an instance cannot be read: {error}")),
     );
     for draft in list.drafts {
-        contents.take(draft, None);
+        contents.take(draft, None, None);
     }
     Ok(contents)
 }
@@ -256,8 +323,8 @@ fn first_line(text: &[u8]) -> Option<Value> {
 }
 
 fn is_lines(text: &[u8]) -> bool {
-    first_line(text)
-        .is_some_and(|line| line.get("instance").is_some() || line.get("eurekad").is_some())
+    let names = ["instance", "hold", "eurekad"];
+    first_line(text).is_some_and(|line| names.iter().any(|name| line.get(name).is_some()))
 }
 
 /// Whether it is one application instead of a list of them.
@@ -287,17 +354,8 @@ fn lines(text: &[u8], limits: &Limits, now_ms: i64) -> Contents {
             );
             return contents;
         }
-        let said = document["reported"].as_str().and_then(Status::parse);
-        let body = serde_json::json!({ "instance": document["instance"] }).to_string();
-        match decode_registration(
-            body.as_bytes(),
-            Format::Json,
-            Dialect::Tolerant,
-            limits,
-            now_ms,
-        ) {
-            Ok(draft) => contents.take(draft, said),
-            Err(error) => contents.refuse(format!("line {}: {error}", at + 1)),
+        if let Err(why) = contents.take_line(&document, limits, now_ms) {
+            contents.refuse(format!("line {}: {why}", at + 1));
         }
     }
     contents
@@ -311,8 +369,96 @@ impl Contents {
         }
     }
 
-    /// `said` is what the instance said of itself, where the file tells.
-    fn take(&mut self, draft: Draft, said: Option<Status>) {
+    /// Takes one line of our own form.
+    fn take_line(&mut self, line: &Value, limits: &Limits, now_ms: i64) -> Result<(), String> {
+        let hold = match line.get("hold") {
+            None | Some(Value::Null) => None,
+            Some(hold) => Some(Held::parse(hold)?),
+        };
+        if let (None, Some(held)) = (line.get("instance"), hold) {
+            self.quarantines.push((Held::key(&line["hold"])?, held));
+            return Ok(());
+        }
+        let said = line["reported"].as_str().and_then(Status::parse);
+        let body = serde_json::json!({ "instance": line["instance"] }).to_string();
+        let draft = decode_registration(
+            body.as_bytes(),
+            Format::Json,
+            Dialect::Tolerant,
+            limits,
+            now_ms,
+        )
+        .map_err(|error| error.to_string())?;
+        self.take(draft, said, hold);
+        Ok(())
+    }
+
+    fn has_holds(&self) -> bool {
+        let mut registrations = self.registrations.iter();
+        !self.quarantines.is_empty() || registrations.any(|one| one.hold.is_some())
+    }
+
+    /// Makes of holds what can be made of them now, and says what that is where they do not simply
+    /// come back: of those that are over, and of all if the server does not know such.
+    fn settle(&mut self, now: Millis, are_known: bool) -> Vec<String> {
+        let is_over = |held: &Held| held.until <= now;
+        let (mut drained, mut free, mut fixed) = (Vec::new(), Vec::new(), Vec::new());
+        self.registrations.retain_mut(|one| {
+            match one.hold {
+                Some(held) if is_over(&held) && held.kind == HoldKind::Drain => {
+                    drained.push(one.name());
+                    return false;
+                }
+                Some(held) if is_over(&held) => {
+                    free.push(one.name());
+                    one.hold = None;
+                }
+                Some(_) if !are_known => {
+                    fixed.push(one.name());
+                    one.hold = None;
+                    one.override_ = Some(Status::OutOfService);
+                }
+                _ => {}
+            }
+            true
+        });
+        self.quarantines.retain(|(_, held)| !is_over(held));
+        let lost: Vec<String> = if are_known {
+            Vec::new()
+        } else {
+            let quarantines = self.quarantines.drain(..);
+            quarantines
+                .map(|((app, id), _)| format!("{app}/{id}"))
+                .collect()
+        };
+        [
+            (drained, "not registered, as their drain is over"),
+            (free, "no longer in quarantine, as its time is over"),
+            (
+                fixed,
+                "OUT_OF_SERVICE until somebody lifts that, as this server knows no drain and no \
+                 quarantine",
+            ),
+            (
+                lost,
+                "not in quarantine here, as this server knows none and they are not registered",
+            ),
+        ]
+        .into_iter()
+        .filter(|(names, _)| !names.is_empty())
+        .map(|(names, what)| {
+            let more = match names.len().saturating_sub(TOLD_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let names: Vec<&str> = names.iter().take(TOLD_MAX).map(String::as_str).collect();
+            format!("{}{more}: {what}", names.join(", "))
+        })
+        .collect()
+    }
+
+    /// `said` is what the instance said of itself, and `hold` what holds it, where the file tells.
+    fn take(&mut self, draft: Draft, said: Option<Status>, hold: Option<Held>) {
         let name = format!("{}/{}", draft.app, draft.id());
         let app = draft.app.clone();
         match wire::validate(draft, app.as_str(), false) {
@@ -324,7 +470,9 @@ impl Contents {
                 instance.action_type = None;
                 self.registrations.push(Registration {
                     instance,
-                    override_: (overridden != Status::Unknown).then_some(overridden),
+                    override_: (overridden != Status::Unknown && hold.is_none())
+                        .then_some(overridden),
+                    hold,
                 });
             }
             Err(refusal) => self.refuse(format!("{name}: {refusal}")),
@@ -413,6 +561,74 @@ mod tests {
             contents.registrations[0].instance.status,
             Status::OutOfService
         );
+    }
+
+    #[test]
+    fn holds_come_back_unless_they_are_over_or_unknown_where_they_go() {
+        let held = |id: &str, kind: HoldKind, until: u64| {
+            let until = Millis(until);
+            let hold = Held { kind, until }.to_json();
+            serde_json::json!({"instance": instance(id, "OUT_OF_SERVICE", "OUT_OF_SERVICE"), "hold": hold})
+                .to_string()
+        };
+        let lone = Held {
+            kind: HoldKind::Quarantine,
+            until: Millis(2_000),
+        };
+        let text = [
+            lone.line(&("A".to_owned(), "gone".to_owned())).to_string(),
+            held("d", HoldKind::Drain, 2_000),
+            held("d-over", HoldKind::Drain, 1_000),
+            held("q", HoldKind::Quarantine, 2_000),
+            held("q-over", HoldKind::Quarantine, 500),
+            "{\"hold\":{\"kind\":\"pause\"}}".to_owned(),
+        ]
+        .join("\n");
+        let now = Millis(1_000);
+        let read = || parse(text.as_bytes()).unwrap();
+        let mut contents = read();
+        assert_eq!(contents.refused, 1);
+        let notes = contents.settle(now, true);
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(
+            notes[0].starts_with("A/d-over: not registered"),
+            "{notes:?}"
+        );
+        assert!(
+            notes[1].starts_with("A/q-over: no longer in quarantine"),
+            "{notes:?}"
+        );
+        let left: Vec<_> = contents
+            .registrations
+            .iter()
+            .map(|one| (one.name(), one.override_, one.hold.map(|held| held.kind)))
+            .collect();
+        assert_eq!(
+            left,
+            [
+                ("A/d".to_owned(), None, Some(HoldKind::Drain)),
+                ("A/q".to_owned(), None, Some(HoldKind::Quarantine)),
+                ("A/q-over".to_owned(), None, None),
+            ]
+        );
+        assert_eq!(contents.quarantines.len(), 1);
+
+        let mut contents = read();
+        let notes = contents.settle(now, false);
+        assert!(
+            notes[2].starts_with("A/d, A/q: OUT_OF_SERVICE until"),
+            "{notes:?}"
+        );
+        assert!(
+            notes[3].starts_with("A/gone: not in quarantine"),
+            "{notes:?}"
+        );
+        let fixed = contents
+            .registrations
+            .iter()
+            .filter(|one| one.override_ == Some(Status::OutOfService) && one.hold.is_none());
+        assert_eq!(fixed.count(), 2);
+        assert!(contents.quarantines.is_empty());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod explain;
 mod export;
 mod failure;
 mod history;
+mod holds;
 mod import;
 mod import_history;
 mod instances;
@@ -32,7 +33,6 @@ mod text;
 mod watch;
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
@@ -41,6 +41,7 @@ use self::args::{Cli, Command, OverridesCommand, StoreCommand, ViewArgs};
 use self::client::{Client, ServerEnvironment};
 use self::failure::{Exit, Failure, Outcome};
 use self::screen::Screen;
+use self::text::Moments;
 use crate::config::{CLIENT_COMMANDS, Secret};
 
 /// Runs the command that `arguments` (behind the program's name) ask for, to its end; `None` if they
@@ -66,7 +67,7 @@ pub fn run(
     let parsed = command()
         .try_get_matches_from(words)
         .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
+    let mut cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             // Help goes to standard output, which may be closed by now.
@@ -81,6 +82,7 @@ pub fn run(
     };
     let environment = Environment::read(variables);
     let mut screen = Screen::new(cli.command.view(), environment.has_no_color);
+    cli.command.read_times(&screen.moments);
     let outcome = dispatch(cli.command, &environment, &mut screen).and_then(|exit| {
         screen.finish()?;
         Ok(exit)
@@ -91,7 +93,7 @@ pub fn run(
         Err(Failure::Told { exit, text }) => {
             // What was written before it belongs before it.
             let _ = screen.finish();
-            let _ = writeln!(std::io::stderr(), "eurekad: {text}");
+            screen.note(&text);
             exit.into()
         }
     })
@@ -148,6 +150,25 @@ impl Environment {
 }
 
 impl Command {
+    /// Reads the times that were typed in the zone in which times are written: from here on all name
+    /// theirs.
+    fn read_times(&mut self, moments: &Moments) {
+        let times = match self {
+            Self::History(arguments) => vec![&mut arguments.from, &mut arguments.to],
+            Self::At(arguments) => vec![&mut arguments.time],
+            Self::Export(arguments) => vec![&mut arguments.at],
+            Self::Diff(arguments) => {
+                arguments.from = moments.read(&arguments.from);
+                arguments.to = moments.read(&arguments.to);
+                return;
+            }
+            _ => return,
+        };
+        for time in times.into_iter().flatten() {
+            *time = moments.read(time);
+        }
+    }
+
     fn view(&self) -> ViewArgs {
         match self {
             Self::History(arguments) => arguments.view,
@@ -163,9 +184,12 @@ impl Command {
             Self::Store(StoreCommand::Check(arguments)) => arguments.view,
             Self::Store(StoreCommand::Repair(arguments)) => arguments.view,
             Self::Store(StoreCommand::Stats(arguments)) => arguments.view,
+            Self::Export(arguments) => ViewArgs {
+                utc: arguments.utc,
+                ..ViewArgs::default()
+            },
             Self::Serve(_)
             | Self::Config(_)
-            | Self::Export(_)
             | Self::Import(_)
             | Self::Store(StoreCommand::Compact(_))
             | Self::Completions { .. }

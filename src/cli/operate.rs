@@ -23,7 +23,7 @@ pub(super) async fn hold(
     let target = Target::new(&format!("/{what}/apps"))
         .segment(&app)
         .segment(&id)
-        .with_some("for", arguments.duration.as_deref());
+        .with("for", &arguments.duration);
     let call = Call::new(Method::POST, target).reason(arguments.reason.as_deref())?;
     let reply = client.ask(call).await?;
     let body = reply.document().await?;

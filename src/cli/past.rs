@@ -24,7 +24,7 @@ use crate::store::Opened;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 use crate::wire::Format;
 
-/// Entries that are shown as one table, and most of a document.
+/// Most entries of a document.
 const PAGE_MAX: usize = 1000;
 /// Records that are looked at in one step.
 const LOOKS: usize = 200_000;
@@ -53,8 +53,7 @@ pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) 
     let note = horizon.note(&question.filter);
     let index = Arc::new(Index::in_data_dir(dir));
     let mut walk = Walk::new(reader, index, question);
-    // Whatever is more than a page goes out as it is found.
-    let is_gathered = arguments.json || !arguments.ndjson && most <= PAGE_MAX;
+    let mut table = changes::table();
     let mut gathered: Vec<Value> = Vec::new();
     let mut told = 0;
     while walk.next().is_some() && told < most {
@@ -62,7 +61,7 @@ pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) 
         walk.take(most - told, LOOKS, &mut |record, before| {
             let entry = Entry::new(record, Before::record(before.map(|it| &**it)));
             told += 1;
-            if is_gathered {
+            if arguments.json {
                 gathered.push(json!(entry));
             } else if arguments.ndjson {
                 // Byte for byte as a running node tells it.
@@ -74,8 +73,7 @@ pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) 
                     ))),
                 };
             } else {
-                let line = changes::line(screen, &json!(entry));
-                written = screen.line(&line);
+                written = table.row(changes::row(screen, &json!(entry)), screen);
             }
             match written {
                 Ok(()) => ControlFlow::Continue(()),
@@ -104,10 +102,8 @@ pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) 
     }
     if told == 0 && !arguments.ndjson {
         screen.note("there are no such changes");
-    } else if !gathered.is_empty() {
-        let table = changes::table(screen, &gathered);
-        screen.table(&table)?;
     }
+    table.finish(screen)?;
     screen.flush()?;
     if has_more {
         screen.note("there is more: --limit N, or --all");

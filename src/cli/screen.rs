@@ -92,18 +92,71 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
+    /// The widths of the columns. A cell beyond [`COLUMN_MAX`] does not count: it pushes the rest of its
+    /// own row to the right, and no other row.
     fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.head.iter().map(|name| name.chars().count()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.text.chars().count());
+                let wanted = cell.text.chars().count();
+                if wanted <= COLUMN_MAX {
+                    *width = (*width).max(wanted);
+                }
             }
         }
         widths
+    }
+}
+
+/// Widest column that all rows are filled up to.
+const COLUMN_MAX: usize = 60;
+
+/// A table whose rows are written as they come: the first of them say how wide the columns are, so
+/// that what fits into them looks like a [`Table`].
+#[derive(Debug)]
+pub(super) struct Flow {
+    /// The rows that wait for the widths.
+    first: Table,
+    /// Set once these are written.
+    widths: Option<Vec<usize>>,
+}
+
+impl Flow {
+    /// Rows that are waited for.
+    const FIRST: usize = 1000;
+
+    pub(super) fn new(head: &[&'static str]) -> Self {
+        Self {
+            first: Table::new(head),
+            widths: None,
+        }
+    }
+
+    pub(super) fn row(
+        &mut self,
+        cells: impl IntoIterator<Item = Cell>,
+        screen: &mut Screen,
+    ) -> Result<(), Failure> {
+        if let Some(widths) = &self.widths {
+            let row: Vec<Cell> = cells.into_iter().collect();
+            return screen.row(&row, widths);
+        }
+        self.first.row(cells);
+        if self.first.rows.len() < Self::FIRST {
+            return Ok(());
+        }
+        screen.table(&self.first)?;
+        self.widths = Some(self.first.widths());
+        self.first.rows = Vec::new();
+        Ok(())
+    }
+
+    /// Writes what still waits. Without rows there is no head either.
+    pub(super) fn finish(self, screen: &mut Screen) -> Result<(), Failure> {
+        if self.first.rows.is_empty() {
+            return Ok(());
+        }
+        screen.table(&self.first)
     }
 }
 
@@ -198,25 +251,30 @@ impl Screen {
             .map(|name| Cell::painted(name, Paint::Bold))
             .collect();
         for row in std::iter::once(&head).chain(&table.rows) {
-            let mut line = String::new();
-            for (at, cell) in row.iter().enumerate() {
-                line.push_str(&self.paint(&cell.text, cell.paint));
-                if at + 1 < row.len() {
-                    let width = widths.get(at).copied().unwrap_or_default();
-                    let missing = width.saturating_sub(cell.text.chars().count());
-                    line.extend(std::iter::repeat_n(' ', missing + 2));
-                }
-            }
-            self.line(line.trim_end())?;
+            self.row(row, &widths)?;
         }
         Ok(())
     }
 
-    /// Says something about the answer that is no part of it.
+    /// One row of a table.
+    fn row(&mut self, row: &[Cell], widths: &[usize]) -> Result<(), Failure> {
+        let mut line = String::new();
+        for (at, cell) in row.iter().enumerate() {
+            line.push_str(&self.paint(&cell.text, cell.paint));
+            if at + 1 < row.len() {
+                let width = widths.get(at).copied().unwrap_or_default();
+                let missing = width.saturating_sub(cell.text.chars().count());
+                line.extend(std::iter::repeat_n(' ', missing + 2));
+            }
+        }
+        self.line(line.trim_end())
+    }
+
+    /// Says something about the answer that is no part of it, or why there is none.
     pub(super) fn note(&mut self, text: &str) {
         self.wipe();
         // Nothing is left to tell it to if this fails.
-        let _ = writeln!(io::stderr(), "eurekad: {text}");
+        let _ = writeln!(io::stderr(), "eurekad: {}", self.moments.in_text(text));
     }
 
     /// Says how far it is, on a terminal only; the next such line takes its place.
@@ -298,6 +356,48 @@ pub(super) mod tests {
                 "APP      STATUS  ID\nBILLING  UP      b\\n1\nÄ        DOWN\n"
             );
             assert_eq!(paper.text().contains('\u{1b}'), is_coloured);
+        }
+    }
+
+    #[test]
+    fn a_long_cell_moves_its_own_row_only_and_nothing_of_it_is_lost() {
+        let long = "x".repeat(300);
+        let fits = "y".repeat(COLUMN_MAX);
+        let paper = Paper::default();
+        let mut screen = Screen::to(Box::new(paper.clone()), false);
+        let mut table = Table::new(&["ID", "STATUS"]);
+        for id in [&*long, "b", &*fits] {
+            table.row([Cell::new(id), Cell::new("UP")]);
+        }
+        screen.table(&table).unwrap();
+        let filled = |text: &str| format!("{text:<width$}  ", width = COLUMN_MAX);
+        let rows = [
+            filled("ID") + "STATUS",
+            long + "  UP",
+            filled("b") + "UP",
+            filled(&fits) + "UP",
+        ];
+        assert_eq!(paper.text(), rows.join("\n") + "\n");
+    }
+
+    #[test]
+    fn rows_that_come_one_by_one_look_like_a_table() {
+        let rows = |count: usize| (0..count).map(|at| [Cell::new(at), Cell::new("x")]);
+        let (table_paper, flow_paper) = (Paper::default(), Paper::default());
+        for count in [0, 1, Flow::FIRST - 1, Flow::FIRST, 2 * Flow::FIRST] {
+            let mut screen = Screen::to(Box::new(table_paper.clone()), false);
+            let mut table = Table::new(&["NUMBER", "WHAT"]);
+            rows(count).for_each(|row| table.row(row));
+            if count > 0 {
+                screen.table(&table).unwrap();
+            }
+            let mut screen = Screen::to(Box::new(flow_paper.clone()), false);
+            let mut flow = Flow::new(&["NUMBER", "WHAT"]);
+            for row in rows(count) {
+                flow.row(row, &mut screen).unwrap();
+            }
+            flow.finish(&mut screen).unwrap();
+            assert_eq!(flow_paper.text(), table_paper.text());
         }
     }
 }

@@ -9,7 +9,7 @@ use super::failure::{Exit, Failure, Outcome};
 use super::offline;
 use super::screen::{Cell, Paint, Screen, Table};
 use super::text::{rfc3339, size};
-use crate::history::entry::kind_word;
+use crate::history::entry::event_word;
 use crate::store::{
     self, Loss, LossCause, OnDamage, Progress, Rehearsed, Severity, StoreError, StoreOptions,
     Survey,
@@ -21,13 +21,7 @@ pub(super) fn check(arguments: &CheckArgs, screen: &mut Screen) -> Outcome {
     let found = store::check(&arguments.dir.data_dir, &temp_dir, &mut |step| {
         show_progress(&step, screen);
     });
-    let found = found.map_err(|error| {
-        // Here 1 says that a store is damaged, and 3 is for servers.
-        let Failure::Told { text, .. } = unreadable(error) else {
-            return Failure::PipeClosed;
-        };
-        Failure::usage(text)
-    })?;
+    let found = found.map_err(unreadable)?;
     let is_sound = found.worst() == Severity::Note;
     if arguments.json {
         let mut document = document(&found);
@@ -62,7 +56,12 @@ fn unreadable(error: StoreError) -> Failure {
                 path.display()
             ))
         }
-        StoreError::NoSpace { .. } => Failure::refused(error.to_string()),
+        // These commands cannot ask a server.
+        StoreError::Locked { dir, pid } => Failure::refused(format!(
+            "a running eurekad{} has {}: stop it first",
+            pid.map_or_else(String::new, |pid| format!(" (pid {pid})")),
+            dir.display()
+        )),
         _ => error.into(),
     }
 }
@@ -190,7 +189,7 @@ pub(super) fn stats(arguments: &StatsArgs, screen: &mut Screen) -> Outcome {
     let mut kinds = Table::new(&["KIND", "RECORDS", "SIZE", "PER RECORD"]);
     for (kind, facts) in &found.kinds {
         kinds.row([
-            Cell::new(kind_word(*kind)),
+            Cell::new(event_word(*kind)),
             Cell::new(facts.records),
             Cell::new(size(facts.bytes)),
             Cell::new(size(facts.bytes / facts.records.max(1))),
@@ -253,7 +252,7 @@ fn document(found: &Survey) -> Value {
             "latest": time(segment.latest.0),
         })).collect::<Vec<_>>(),
         "kinds": found.kinds.iter().map(|(kind, facts)| (
-            kind_word(*kind).to_owned(),
+            event_word(*kind).to_owned(),
             json!({"records": facts.records, "bytes": facts.bytes}),
         )).collect::<serde_json::Map<_, _>>(),
         "checkpoints": found.checkpoints.iter().map(|facts| json!({
@@ -284,7 +283,8 @@ pub(super) fn compact(arguments: &CompactArgs, screen: &mut Screen) -> Outcome {
     };
     let done = store::compact(&options, offline::now(), &mut |step| {
         show_progress(&step, screen);
-    })?;
+    })
+    .map_err(unreadable)?;
     screen.line(&format!(
         "{}: {} before, {} now",
         dir.display(),

@@ -1,6 +1,7 @@
 //! Texts for people: what came from elsewhere made harmless for a terminal, times, spans, sizes.
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 /// Shows a text that somebody else chose: control characters, which could steer the terminal, and
@@ -34,7 +35,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     format!("{kept}…")
 }
 
-/// Writes moments in one zone.
+/// Writes and reads moments in one zone.
 #[derive(Clone, Debug)]
 pub(super) struct Moments {
     /// `None` is UTC, written with a Z.
@@ -62,6 +63,51 @@ impl Moments {
             .ok()
             .and_then(|ms| Timestamp::from_millisecond(ms).ok())
             .map_or_else(|| ms.to_string(), |moment| self.of(moment))
+    }
+
+    /// A text that the server or this program wrote, with the moments in it as [`Moments::show`] has
+    /// them: these are RFC 3339 in UTC with milliseconds, and nothing else is.
+    pub(super) fn in_text(&self, text: &str) -> String {
+        const FORM: &[u8] = b"0000-00-00T00:00:00.000Z";
+        let is_moment = |bytes: &[u8]| {
+            bytes.len() == FORM.len()
+                && bytes.iter().zip(FORM).all(|(byte, form)| match form {
+                    b'0' => byte.is_ascii_digit(),
+                    _ => byte == form,
+                })
+        };
+        let mut out = String::with_capacity(text.len());
+        let mut told = 0;
+        let mut at = 0;
+        while let Some(bytes) = text.as_bytes().get(at..at + FORM.len()) {
+            let is_within = at > told && text.as_bytes()[at - 1].is_ascii_alphanumeric();
+            if is_within || !is_moment(bytes) {
+                at += 1;
+                continue;
+            }
+            // Both ends are ASCII, so they are ends of characters.
+            out.push_str(&text[told..at]);
+            out.push_str(&self.show(&text[at..at + FORM.len()]));
+            at += FORM.len();
+            told = at;
+        }
+        out.push_str(&text[told..]);
+        out
+    }
+
+    /// A moment that somebody typed, for the server: without a zone it is one of the zone in which
+    /// moments are written here, while the server takes it for UTC. Anything else stays as it is.
+    pub(super) fn read(&self, text: &str) -> String {
+        let typed = text.trim();
+        let is_number = typed.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number || typed.starts_with('-') || typed.parse::<Timestamp>().is_ok() {
+            return text.to_owned();
+        }
+        let zone = self.zone.clone().unwrap_or(TimeZone::UTC);
+        typed
+            .parse::<DateTime>()
+            .and_then(|time| zone.to_timestamp(time))
+            .map_or_else(|_| text.to_owned(), |moment| format!("{moment:.3}"))
     }
 
     fn of(&self, moment: Timestamp) -> String {
@@ -173,7 +219,53 @@ mod tests {
         );
         assert_eq!(utc.show_ms(0), "1970-01-01 00:00:00.000Z");
         assert_eq!(utc.show("no time"), "no time");
+        assert_eq!(
+            utc.in_text("ended at 2026-11-30T21:11:42.123Z."),
+            "ended at 2026-11-30 21:11:42.123Z."
+        );
+        assert_eq!(utc.read("2026-11-30"), "2026-11-30T00:00:00.000Z");
         assert_eq!(rfc3339(1_500).unwrap(), "1970-01-01T00:00:01.500Z");
         assert_eq!(rfc3339(u64::MAX), None);
+    }
+
+    #[test]
+    fn moments_are_written_and_read_in_the_same_zone() {
+        let moments = Moments {
+            zone: Some(TimeZone::fixed(jiff::tz::offset(-5))),
+        };
+        for (typed, read) in [
+            ("2026-11-30T23:30:00", "2026-12-01T04:30:00.000Z"),
+            ("2026-11-30 23:30", "2026-12-01T04:30:00.000Z"),
+            ("2026-12-01", "2026-12-01T05:00:00.000Z"),
+            // A zone wins, and what names no moment of a day is nobody's.
+            ("2026-11-30T23:30:00Z", "2026-11-30T23:30:00Z"),
+            ("2026-11-30T23:30:00+01:00", "2026-11-30T23:30:00+01:00"),
+            ("-15m", "-15m"),
+            ("now", "now"),
+            ("1700000000", "1700000000"),
+            ("20261130", "20261130"),
+            ("yesterday", "yesterday"),
+            ("", ""),
+        ] {
+            assert_eq!(moments.read(typed), read);
+        }
+        for (text, shown) in [
+            ("", ""),
+            ("no time", "no time"),
+            (
+                "2026-12-01T04:30:00.000Z, until 2026-12-01T04:30:00.000Z",
+                "2026-11-30 23:30:00.000-05:00, until 2026-11-30 23:30:00.000-05:00",
+            ),
+            (
+                "größer ü2026-12-01T04:30:00.000Zß",
+                "größer ü2026-11-30 23:30:00.000-05:00ß",
+            ),
+            // What others wrote in their own form stays theirs.
+            ("2026-12-01T04:30:00Z", "2026-12-01T04:30:00Z"),
+            ("12026-12-01T04:30:00.000Z", "12026-12-01T04:30:00.000Z"),
+            ("9999-99-99T99:99:99.999Z", "9999-99-99T99:99:99.999Z"),
+        ] {
+            assert_eq!(moments.in_text(text), shown);
+        }
     }
 }

@@ -69,7 +69,14 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Arguments {
     let mut has_command = false;
     while let Some(argument) = texts.next() {
         match argument.as_str() {
-            "-h" | "--help" | "help" => read.command = Command::Help(help()),
+            "-h" | "--help" => read.command = Command::Help(help()),
+            "help" => match texts.next() {
+                // Those of the commands that ask a node are read before (crate::cli).
+                Some(about) if !about.starts_with('-') && !COMMANDS.contains(&about.as_str()) => {
+                    read.errors.push(no_command(&about));
+                }
+                _ => read.command = Command::Help(help()),
+            },
             "-V" | "--version" | "version" => read.command = Command::Version,
             "serve" if !has_command => has_command = true,
             "config" if !has_command => {
@@ -142,9 +149,25 @@ impl Arguments {
 }
 
 fn unknown(name: &str) -> String {
-    match closest(name, OPTIONS.iter().copied()).or_else(|| keys::suggestion(name)) {
+    let option = closest(name, OPTIONS.iter().copied()).map(str::to_owned);
+    match option.or_else(|| keys::suggestion(name)) {
         Some(known) => format!("there is no such option; did you mean --{known}?"),
         None => "there is no such option; --help lists them".to_owned(),
+    }
+}
+
+/// What was asked for behind `help`.
+fn no_command(argument: &str) -> ConfigError {
+    let known = COMMANDS.iter().chain(CLIENT_COMMANDS).copied();
+    let why = match closest(argument, known) {
+        Some(known) => {
+            format!("there is no such command; did you mean eurekad help {known}?")
+        }
+        None => "there is no such command; eurekad --help lists them".to_owned(),
+    };
+    ConfigError::Argument {
+        argument: argument.to_owned(),
+        why,
     }
 }
 

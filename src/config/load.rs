@@ -207,7 +207,8 @@ fn active_profiles(
     ActiveProfiles::new(all)
 }
 
-/// One warning that names every key of ours or of Eureka that nobody knows.
+/// One warning that names every key that nobody knows, if it is of ours or of Eureka, and every other
+/// one that is a slip of a key that is read here.
 fn unknown_keys(properties: &Properties, variables: &[String]) -> Option<String> {
     let mut unknown: Vec<String> = properties
         .iter()
@@ -215,8 +216,8 @@ fn unknown_keys(properties: &Properties, variables: &[String]) -> Option<String>
         .map(|(_, property)| describe(property))
         .collect();
     unknown.extend(variables.iter().map(|variable| {
-        let guess = variable.to_lowercase().replace('_', ".");
-        format!("environment variable {variable}{}", did_you_mean(&guess))
+        let guess = did_you_mean(keys::slip_of_variable(variable));
+        format!("environment variable {variable}{guess}")
     }));
     if unknown.is_empty() {
         return None;
@@ -228,21 +229,25 @@ fn unknown_keys(properties: &Properties, variables: &[String]) -> Option<String>
 }
 
 /// `eureka.*`, `eurekad.*`, prefixes that are these but for a slip, and options such as `--port`,
-/// which set nothing but a name for placeholders.
+/// which set nothing but a name for placeholders. Of what else may stand in the file of a Spring
+/// application, which has much that is for others, only what is nearly a key of this server.
 fn looks_meant(name: &str, property: &Property) -> bool {
     match name.split_once('.') {
-        Some((prefix, _)) => closest(prefix, ["eureka", "eurekad"].into_iter()).is_some(),
+        Some((prefix, _)) => {
+            closest(prefix, ["eureka", "eurekad"].into_iter()).is_some()
+                || keys::slip(name).is_some()
+        }
         None => property.origin == Origin::CommandLine,
     }
 }
 
 fn describe(property: &Property) -> String {
     let Property { name, origin, .. } = property;
-    format!("{name} ({origin}){}", did_you_mean(name))
+    format!("{name} ({origin}){}", did_you_mean(keys::suggestion(name)))
 }
 
-fn did_you_mean(name: &str) -> String {
-    keys::suggestion(name).map_or_else(String::new, |key| format!(", did you mean {key}?"))
+fn did_you_mean(guess: Option<String>) -> String {
+    guess.map_or_else(String::new, |key| format!(", did you mean {key}?"))
 }
 
 /// One warning that names every known key that does nothing here, and why.

@@ -52,32 +52,58 @@ pub(crate) fn list_index(name: &str) -> Option<(&str, usize)> {
     Some((stem, index.parse().ok()?))
 }
 
-/// How many single-character edits lie between two names (Levenshtein).
+/// How many slips of a finger lie between two names: a character too many, too few or wrong, or two
+/// in the wrong order.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = i;
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let first: Vec<usize> = (0..=b.len()).collect();
+    // The rows of the two characters before, and of this one.
+    let (mut before_last, mut last) = (first.clone(), first);
+    for i in 1..=a.len() {
+        let mut row = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let change = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            row[j] = change.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                row[j] = row[j].min(before_last[j - 2] + 1);
+            }
         }
-        for (j, cb) in b.iter().enumerate() {
-            let above = row[j + 1];
-            let change = diagonal + usize::from(ca != *cb);
-            diagonal = above;
-            row[j + 1] = change.min(above + 1).min(row[j] + 1);
-        }
+        before_last = std::mem::replace(&mut last, row);
     }
-    row.last().copied().unwrap_or_default()
+    last.last().copied().unwrap_or_default()
 }
+
+/// Most slips in the whole of a dotted name.
+const SLIPS_MAX: usize = 3;
+
+/// How many slips lie between two dotted names in their [`uniform`] form; `None` if it is more than
+/// slips that makes them differ. Elements are compared one by one, since a whole element in place of
+/// another is no slip: `web` is not meant by `jmx`.
+pub(crate) fn slips(name: &str, other: &str) -> Option<usize> {
+    let count = |text: &str| text.split('.').count();
+    if count(name) != count(other) || name.len() > LONGEST {
+        return None;
+    }
+    let mut all = 0;
+    for (a, b) in name.split('.').zip(other.split('.')) {
+        let far = distance(a, b);
+        if far > (b.chars().count() / 4).clamp(1, SLIPS_MAX) {
+            return None;
+        }
+        all += far;
+    }
+    (all <= SLIPS_MAX).then_some(all)
+}
+
+/// Names longer than any key would only cost time, bytes.
+const LONGEST: usize = 200;
 
 /// The candidate closest to a name, unless even that one is too far off to be meant.
 pub(crate) fn closest<'a>(
     name: &str,
     candidates: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // Names longer than any key would only cost time.
-    if name.len() > 200 {
+    if name.len() > LONGEST {
         return None;
     }
     let name = uniform(name);
@@ -139,5 +165,23 @@ mod tests {
         );
         assert_eq!(close, Some(names[0]));
         assert_eq!(closest("eurekad.zzzzzz", names.iter().copied()), None);
+    }
+
+    #[test]
+    fn slips_are_counted_by_element_and_other_words_are_none() {
+        for (name, other, count) in [
+            ("server.port", "server.port", Some(0)),
+            ("server.prot", "server.port", Some(1)),
+            ("sever.prot", "server.port", Some(2)),
+            ("spring.applicaton.name", "spring.application.name", Some(1)),
+            ("server.host", "server.port", None),
+            ("a.jmx.include", "a.web.include", None),
+            ("server.port.x", "server.port", None),
+            ("eureka.server.foo", "eurekad.serverinfo", None),
+            ("", "server.port", None),
+        ] {
+            assert_eq!(slips(name, other), count, "{name}");
+        }
+        assert_eq!(slips(&"x".repeat(1000), &"x".repeat(1000)), None);
     }
 }

@@ -262,7 +262,7 @@ impl PeersConfig {
             &["eureka.server.my-url"],
             None,
             |text| ServiceUrl::parse(text).filter(|url| !url.by_srv).map(Some),
-            |url| url.as_ref().map(ServiceUrl::to_string).unwrap_or_default(),
+            |url| url.as_ref().map(ServiceUrl::masked).unwrap_or_default(),
             SERVICE_URLS,
         );
         self.by_address = b.choice("eurekad.peers-by-address", self.by_address);
@@ -411,7 +411,7 @@ fn dns_servers(text: &str) -> Option<Vec<SocketAddr>> {
     value::list(text).iter().map(server).collect()
 }
 
-/// The URLs of one zone; notes them without their credentials.
+/// The URLs of one zone; notes them with their credentials masked.
 fn service_urls(b: &mut Binder<'_>, found: Found) -> Option<Vec<ServiceUrl>> {
     let urls: Option<Vec<ServiceUrl>> = value::list(&found.value)
         .iter()
@@ -421,7 +421,7 @@ fn service_urls(b: &mut Binder<'_>, found: Found) -> Option<Vec<ServiceUrl>> {
         b.refuse(found, SERVICE_URLS);
         return None;
     };
-    let shown: Vec<String> = urls.iter().map(ServiceUrl::to_string).collect();
+    let shown: Vec<String> = urls.iter().map(ServiceUrl::masked).collect();
     b.note(&found.name, shown.join(","), found.origin);
     Some(urls)
 }

@@ -82,6 +82,14 @@ impl ServerConfig {
             1..=10_000_000,
         );
         let max_watchers = (max_connections - max_connections.div_ceil(4)).min(WATCHERS_MAX);
+        let max_watchers = b.number(&["eurekad.max-watchers"], max_watchers, 0..=10_000_000);
+        if max_watchers >= max_connections {
+            b.warnings.push(format!(
+                "eurekad.max-watchers ({max_watchers}) is no bound: each of them takes one of the \
+                 {max_connections} connections of eurekad.max-connections, and when these are taken \
+                 nobody else is served; set it lower, or that higher"
+            ));
+        }
         Self {
             port: b.number(&["server.port"], d.port, 0..=u16::MAX),
             address: b.other(
@@ -125,7 +133,7 @@ impl ServerConfig {
                 grace,
             ),
             max_connections,
-            max_watchers: b.number(&["eurekad.max-watchers"], max_watchers, 0..=10_000_000),
+            max_watchers,
             // hyper cannot work with less than 8 KiB.
             max_header_bytes: b.size(
                 &["server.max-http-request-header-size"],

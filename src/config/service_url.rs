@@ -143,6 +143,15 @@ impl ServiceUrl {
         }
     }
 
+    /// The URL with stars where its credentials stand, so that it can be seen that it has some.
+    pub fn masked(&self) -> String {
+        let shown = self.to_string();
+        match (&self.credentials, shown.split_once("://")) {
+            (Some(_), Some((scheme, rest))) => format!("{scheme}://***@{rest}"),
+            _ => shown,
+        }
+    }
+
     /// `host:port`, an IPv6 address in brackets.
     pub fn authority(&self) -> String {
         if self.host.contains(':') {
@@ -273,11 +282,19 @@ mod tests {
             format!("{url:?}"),
             format!("{url}"),
             format!("{:?}", url.credentials),
+            url.masked(),
         ] {
             assert!(
                 !shown.contains("alice") && !shown.contains("s3cret"),
                 "{shown}"
             );
+        }
+        assert_eq!(url.masked(), "http://***@a:1/eureka/");
+        for (text, masked) in [
+            ("http://a:1/", "http://a:1/"),
+            ("srv+https://u:p@a.example/", "srv+https://***@a.example/"),
+        ] {
+            assert_eq!(ServiceUrl::parse(text).unwrap().masked(), masked);
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::times::At;
 use crate::registry::change::{
-    Change, ChangeKind, HoldEffect, LeaseImage, Origin, OverrideEffect, Record,
+    Change, ChangeEvent, ChangeKind, HoldEffect, LeaseImage, Origin, OverrideEffect, Record,
 };
 use crate::registry::instance::{DataCenter, Instance, Metadata, Port};
 use crate::registry::status::Status;
@@ -79,7 +79,7 @@ pub struct LeaseFacts {
     pub duration_ms: u64,
 }
 
-/// The words of all changes, as [`word`] says them.
+/// The words of all changes, as [`word`] says them: in the history, in metrics, in figures of a store.
 pub const WORDS: [&str; 13] = [
     "registered",
     "re-registered",
@@ -98,11 +98,16 @@ pub const WORDS: [&str; 13] = [
 
 /// What happened, in the words of queries and answers, which have no spaces.
 pub fn word(change: &Change) -> &'static str {
-    let said = change.as_str();
-    if said == change.kind.as_str() {
-        kind_word(change.kind)
-    } else {
-        said
+    event_word(change.event())
+}
+
+/// The word of an event, see [`WORDS`].
+pub fn event_word(event: ChangeEvent) -> &'static str {
+    match event {
+        ChangeEvent::Kind(kind) => kind_word(kind),
+        ChangeEvent::Drained => "drained",
+        ChangeEvent::Quarantined => "quarantined",
+        ChangeEvent::Released => "released",
     }
 }
 

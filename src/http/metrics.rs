@@ -12,7 +12,8 @@ use super::traffic::BOUNDS_US;
 use super::{Api, Head, own};
 use crate::changelog::{Published, StoreHealth};
 use crate::config::Choice as _;
-use crate::registry::change::ChangeKind;
+use crate::history::entry::event_word;
+use crate::registry::change::{ChangeEvent, ChangeKind};
 use crate::registry::self_preservation;
 use crate::registry::status::Status;
 use crate::replication::sender::Kind as PeerKind;
@@ -109,15 +110,14 @@ impl Api {
         let mut changes = text.family(
             "eurekad_changes_total",
             Kind::Counter,
-            "Changes of the registry since the start, by kind.",
+            "Changes of the registry since the start, by kind as the history has it.",
         );
-        for (kind, count) in self.log.changes() {
-            changes.sample(&[("kind", kind.as_str())], count);
+        for (event, count) in self.log.changes() {
+            changes.sample(&[("kind", event_word(event))], count);
         }
-        let evictions = self
-            .log
-            .changes()
-            .find_map(|(kind, count)| (kind == ChangeKind::Evicted).then_some(count));
+        let evictions = self.log.changes().find_map(|(event, count)| {
+            (event == ChangeEvent::Kind(ChangeKind::Evicted)).then_some(count)
+        });
         text.counter(
             "eurekad_evictions_total",
             "Leases that expired and were evicted, since the start.",

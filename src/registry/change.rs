@@ -41,18 +41,52 @@ pub struct Change {
 }
 
 impl Change {
-    /// What happened, in the words of logs: the kind's, unless an operator's hold says more.
+    /// What happened, in the words of logs.
     pub fn as_str(&self) -> &'static str {
+        match self.event() {
+            ChangeEvent::Kind(kind) => kind.as_str(),
+            ChangeEvent::Drained => "drained",
+            ChangeEvent::Quarantined => "quarantined",
+            ChangeEvent::Released => "released",
+        }
+    }
+
+    /// What happened: the kind, unless an operator's hold says more.
+    pub fn event(&self) -> ChangeEvent {
         match (self.kind, self.hold_effect) {
             (ChangeKind::OverrideSet, HoldEffect::Put(hold)) if hold.is_active() => {
                 match hold.kind {
-                    HoldKind::Drain => "drained",
-                    HoldKind::Quarantine => "quarantined",
+                    HoldKind::Drain => ChangeEvent::Drained,
+                    HoldKind::Quarantine => ChangeEvent::Quarantined,
                 }
             }
-            (ChangeKind::OverrideLifted, HoldEffect::Put(_)) => "released",
-            (kind, _) => kind.as_str(),
+            (ChangeKind::OverrideLifted, HoldEffect::Put(_)) => ChangeEvent::Released,
+            (kind, _) => ChangeEvent::Kind(kind),
         }
+    }
+}
+
+/// What happened by a change, as it is told and counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChangeEvent {
+    /// What the kind says.
+    Kind(ChangeKind),
+    /// An override that is a drain.
+    Drained,
+    /// An override that is a quarantine.
+    Quarantined,
+    /// The end of one of the two that is no removal.
+    Released,
+}
+
+impl ChangeEvent {
+    /// How many there are.
+    pub const COUNT: usize = ChangeKind::ALL.len() + 3;
+
+    /// All that there are.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let kinds = ChangeKind::ALL.into_iter().map(Self::Kind);
+        kinds.chain([Self::Drained, Self::Quarantined, Self::Released])
     }
 }
 
@@ -95,7 +129,7 @@ impl ChangeKind {
         Self::Evicted,
     ];
 
-    /// The word used in logs, metrics and answers; also the reason, unless someone gave another.
+    /// The word used in logs; also the reason, unless someone gave another.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Registered => "registered",

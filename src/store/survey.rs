@@ -11,7 +11,7 @@ use std::path::Path;
 
 use sled::Tree;
 
-use crate::registry::change::ChangeKind;
+use crate::registry::change::ChangeEvent;
 use crate::store::db::{Database, damaged, guarded};
 use crate::store::finding::{Finding, Severity};
 use crate::store::intern::Interner;
@@ -53,7 +53,7 @@ pub struct KindFacts {
 pub struct Survey {
     /// Oldest first.
     pub segments: Vec<SegmentFacts>,
-    pub kinds: BTreeMap<ChangeKind, KindFacts>,
+    pub kinds: BTreeMap<ChangeEvent, KindFacts>,
     /// Oldest first.
     pub checkpoints: Vec<CheckpointFacts>,
     pub findings: Vec<Finding>,
@@ -362,7 +362,7 @@ impl Walk<'_> {
             match decode(lsn, bytes, &mut self.strings) {
                 Ok(record) => {
                     at = record.at;
-                    let kind = self.survey.kinds.entry(record.change.kind).or_default();
+                    let kind = self.survey.kinds.entry(record.change.event()).or_default();
                     kind.records += 1;
                     kind.bytes = kind.bytes.saturating_add(size as u64);
                     self.replay.take(&record);

@@ -35,7 +35,8 @@ Environment:
   EUREKAD_SERVER    the server's URL, instead of --server
   EUREKAD_USER      the user, instead of --user
   EUREKAD_PASSWORD  the password of that user
-  NO_COLOR          no colours";
+  NO_COLOR          no colours
+  TZ                this machine's zone: times are shown in it, and read in it if they name none";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -118,19 +119,38 @@ Examples:
   eurekad quarantine BILLING/billing-1 --for 2h --reason 'answers 500, see incident 12'")]
     Quarantine(HoldArgs),
     /// End a drain or a quarantine
+    #[command(after_help = "\
+Examples:
+  eurekad release BILLING/billing-1
+  eurekad release BILLING/billing-1 --reason 'deploy 4711 is done'")]
     Release(ReleaseArgs),
     /// Statuses that operators have set
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  eurekad overrides list --app BILLING
+  eurekad overrides lift --app BILLING --reason 'incident 12 is over'"
+    )]
     Overrides(OverridesCommand),
     /// How this node and its peers keep up with each other
+    #[command(after_help = "\
+Examples:
+  eurekad peers                                     who is behind, and why
+  eurekad peers --json | jq '.[] | select(.in_sync | not) | .peer'")]
     Peers(NodeArgs),
     /// How the node is
+    #[command(after_help = "\
+Examples:
+  eurekad status --server http://eureka-1:8761
+  eurekad status --json | jq -r .health")]
     Status(NodeArgs),
     /// Write the registry or its history to a file
     #[command(
         long_about = "Write the registry, or with --history the whole log, to standard output or a \
             file.\n\nThe registry in NDJSON is one registration a line, which `eurekad import` and \
-            POST /eureka/apps/APP take. The history in NDJSON holds every record in full and the \
+            POST /eureka/apps/APP take; drains and quarantines stand in it with their end, which JSON \
+            and XML, the documents of /eureka/apps, cannot say. The history in NDJSON holds every record in full and the \
             state at its end, and `eurekad import --history` makes a store of it.",
         after_help = "\
 Examples:
@@ -144,7 +164,9 @@ Examples:
     #[command(
         long_about = "Register every instance of a file with a running server, overrides included. \
             The file may be NDJSON of `eurekad export`, or the JSON or XML of /eureka/apps of any \
-            Eureka server.\n\nWith --history, make a store of a history instead, in a data directory \
+            Eureka server.\n\nDrains and quarantines in NDJSON come back with what is left of their \
+            time; who was drained until before now is left out. To JSON, XML and servers that know \
+            no such they are overrides without an end, and it is said that they are.\n\nWith --history, make a store of a history instead, in a data directory \
             that has none: positions in the log are kept, and a server can be started on it.",
         after_help = "\
 Examples:
@@ -154,7 +176,13 @@ Examples:
     )]
     Import(ImportArgs),
     /// Look into, mend and shrink the store of a stopped node
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  eurekad store check --data-dir /var/lib/eurekad
+  eurekad store stats --data-dir /var/lib/eurekad"
+    )]
     Store(StoreCommand),
     /// Print the completions of a shell
     #[command(after_help = "\
@@ -246,7 +274,7 @@ pub(in crate::cli) struct SourceArgs {
 /// How answers look.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(in crate::cli) struct ViewArgs {
-    /// Times in UTC instead of this machine's zone
+    /// Times in UTC instead of this machine's zone, as shown and, without a zone, as given
     #[arg(long, help_heading = "Output")]
     pub(in crate::cli) utc: bool,
     /// When to use colours
@@ -460,10 +488,14 @@ pub(in crate::cli) struct ExportArgs {
         conflicts_with = "history"
     )]
     pub(in crate::cli) at: Option<String>,
+    /// Take a time without a zone for one in UTC instead of this machine's zone
+    #[arg(long)]
+    pub(in crate::cli) utc: bool,
     /// The whole log instead of the registry; in NDJSON
     #[arg(long)]
     pub(in crate::cli) history: bool,
-    /// Where to write, - for standard output; a file is replaced when it is complete
+    /// Where to write, - for standard output; a file is replaced when it is complete, a device or a
+    /// FIFO is written into
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub(in crate::cli) output: PathBuf,
     #[command(flatten)]

@@ -10,8 +10,8 @@ pub(in crate::cli) struct HoldArgs {
     #[arg(value_name = "APP/ID")]
     pub(in crate::cli) instance: String,
     /// For how long: 30s, 15m, 2h, PT15M
-    #[arg(long = "for", value_name = "DURATION")]
-    pub(in crate::cli) duration: Option<String>,
+    #[arg(long = "for", value_name = "DURATION", required = true)]
+    pub(in crate::cli) duration: String,
     /// Why; it stands in the history
     #[arg(long, value_name = "TEXT")]
     pub(in crate::cli) reason: Option<String>,
@@ -49,6 +49,10 @@ Examples:
   eurekad overrides lift --app BILLING --reason 'incident 12 is over'")]
     Lift(LiftArgs),
     /// List the instances whose status was set
+    #[command(after_help = "\
+Examples:
+  eurekad overrides list
+  eurekad overrides list --app BILLING --json | jq -r .[].instance")]
     List(ListArgs),
 }
 

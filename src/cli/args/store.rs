@@ -13,7 +13,7 @@ pub(in crate::cli) enum StoreCommand {
         long_about = "Look through the whole store of a stopped node: every segment, every record, \
             positions without holes, the watermark, the checkpoints. Nothing in the data directory is \
             changed: the database, which cannot be opened without writing, is copied first.\n\n\
-            Exits with 0 if the store is sound, 1 if it is damaged, 2 if it cannot be read or is in use.",
+            Exits with 0 if the store is sound, 1 if it is damaged, 3 if it cannot be read or is in use.",
         after_help = "\
 Examples:
   eurekad store check --data-dir /var/lib/eurekad
@@ -34,8 +34,19 @@ Examples:
     )]
     Repair(RepairArgs),
     /// What a store holds: segments, kinds of changes, checkpoints
+    #[command(after_help = "\
+Examples:
+  eurekad store stats --data-dir /var/lib/eurekad
+  eurekad store stats --data-dir /var/lib/eurekad --json | jq .kinds")]
     Stats(StatsArgs),
     /// Rewrite the store of a stopped node to give back the space of dropped history
+    #[command(
+        long_about = "Rewrite the store of a stopped node to give back the space of dropped history. \
+            There has to be space for a copy beside it.",
+        after_help = "\
+Examples:
+  eurekad store compact --data-dir /var/lib/eurekad"
+    )]
     Compact(CompactArgs),
 }
 

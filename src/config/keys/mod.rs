@@ -10,7 +10,7 @@ mod server;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::name::{closest, list_index, squashed, uniform};
+use super::name::{list_index, map_key, slips, squashed, uniform};
 
 /// What setting a property does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,17 +201,78 @@ fn after_family<'a>(variable: &'a str, family: &str) -> Option<&'a str> {
     None
 }
 
-/// The known key that a misspelt one was probably meant to be: one that differs by little, or one
-/// of which only the last element was given (`port` for `server.port`).
-pub fn suggestion(name: &str) -> Option<&'static str> {
-    let mut own_first = all().filter(|key| key.effect == Effect::Honoured);
-    let end = format!(".{}", uniform(name));
-    closest(name, all().map(|key| key.name)).or_else(|| {
-        own_first
-            .find(|key| uniform(key.name).ends_with(&end))
-            .map(|key| key.name)
+/// The known key that a misspelt one was probably meant to be: one that differs by slips, one of which
+/// only the end was given (`port` for `server.port`), or one that has the same last element elsewhere
+/// below the same first one.
+pub fn suggestion(name: &str) -> Option<String> {
+    slip(name).or_else(|| {
+        let name = uniform(name);
+        let ours = || all().filter(|key| key.effect == Effect::Honoured);
+        let end = format!(".{name}");
+        let by_end = || ours().find(|key| uniform(key.name).ends_with(&end));
+        let by_ends = || {
+            let (first, last) = ends(&name)?;
+            ours().find(|key| {
+                let key = uniform(key.name);
+                last.len() >= TELLING
+                    && ends(&key).is_some_and(|(key_first, key_last)| {
+                        key_last == last && slips(first, key_first).is_some()
+                    })
+            })
+        };
+        by_end().or_else(by_ends).map(|key| key.name.to_owned())
     })
 }
+
+/// Letters from which on an element says by itself which key is meant.
+const TELLING: usize = 8;
+
+/// First and last element of a dotted name.
+fn ends(name: &str) -> Option<(&str, &str)> {
+    Some((name.split_once('.')?.0, name.rsplit_once('.')?.1))
+}
+
+/// The known key from which a name differs by nothing but slips. Below a family what follows is kept.
+pub fn slip(name: &str) -> Option<String> {
+    let stem = list_index(name).map_or(name, |(stem, _)| stem);
+    let uniform_name = uniform(stem);
+    let slips_from = |key: &'static Key| {
+        let Some(family) = key.family() else {
+            return Some((
+                slips(&uniform_name, &uniform(key.name))?,
+                key.name.to_owned(),
+            ));
+        };
+        let elements = family.split('.').count();
+        let rest = map_key(stem, elements)?;
+        let head: Vec<&str> = uniform_name.split('.').take(elements).collect();
+        let count = slips(&head.join("."), &uniform(family))?;
+        Some((count, format!("{family}.{rest}")))
+    };
+    all()
+        .filter_map(slips_from)
+        .min_by_key(|(count, _)| *count)
+        .map(|(_, key)| key)
+}
+
+/// The same as [`slip`] for the name of an environment variable, which has lost its dots and dashes.
+pub fn slip_of_variable(variable: &str) -> Option<String> {
+    let dotted = variable.to_lowercase().replace('_', ".");
+    slip(&dotted).or_else(|| {
+        let name = squashed(variable);
+        let close = INDEX.variables.iter().filter_map(|(known, key)| {
+            let count = slips(&name, known)?;
+            // All elements are one here, which must not add up what each may have.
+            (count <= name.len() / SQUASHED_PER_SLIP).then_some((count, *key))
+        });
+        close
+            .min_by_key(|(count, _)| *count)
+            .map(|(_, key)| key.name.to_owned())
+    })
+}
+
+/// Letters of a squashed name for each slip in it.
+const SQUASHED_PER_SLIP: usize = 9;
 
 #[cfg(test)]
 mod tests {
@@ -235,6 +296,51 @@ mod tests {
         assert!(find("eureka.client.service-url").is_none());
         assert!(find("eureka.client.service-urls.defaultZone").is_none());
         assert!(find("management.endpoints.web.exposure.include[1]").is_some());
+    }
+
+    #[test]
+    fn a_guess_differs_by_slips_or_by_its_place() {
+        for (name, key) in [
+            ("server.prot", Some("server.port")),
+            ("port", Some("server.port")),
+            ("logging.levl.com.x", Some("logging.level.com.x")),
+            ("logging.levl[com.x]", Some("logging.level.com.x")),
+            (
+                "eureka.client.service-urls.defaultZone",
+                Some("eureka.client.service-url.defaultZone"),
+            ),
+            (
+                "eureka.server.register-with-eureka",
+                Some("eureka.client.register-with-eureka"),
+            ),
+            (
+                "management.endpoints.web.exposure.inclde[0]",
+                Some("management.endpoints.web.exposure.include"),
+            ),
+            ("eureka.server.foo", None),
+            ("eurekad.foo", None),
+            ("eureka.server.port", None),
+            ("", None),
+            (".", None),
+        ] {
+            assert_eq!(suggestion(name).as_deref(), key, "{name}");
+        }
+        for (variable, key) in [
+            ("EUREKAD_PROFIL", Some("eurekad.profile")),
+            (
+                "EUREKA_SERVER_ENABLE_SELF_PRESERVATON",
+                Some("eureka.server.enable-self-preservation"),
+            ),
+            ("SPRING_PROFILE_ACTIVE", Some("spring.profiles.active")),
+            ("LOGGING_LEVL_ROOT", Some("logging.level.root")),
+            ("SERVER_PROT", Some("server.port")),
+            ("SERVER_HOST", None),
+            ("SERVER_NAME", None),
+            ("SERVER_SOFTWARE", None),
+            ("EUREKA_SERVER_FOO", None),
+        ] {
+            assert_eq!(slip_of_variable(variable).as_deref(), key, "{variable}");
+        }
     }
 
     #[test]

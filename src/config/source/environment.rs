@@ -68,12 +68,22 @@ fn is_service_address(name: &str, value: &str) -> bool {
 /// Variables for the commands that ask a node ([`crate::cli`]).
 const OF_CLIENT_COMMANDS: [&str; 3] = ["EUREKAD_SERVER", "EUREKAD_USER", "EUREKAD_PASSWORD"];
 
-/// `EUREKA_...` and `EUREKAD_...`, except what is for other commands and what Kubernetes sets for a
-/// service of such a name.
+/// What the variables of Spring's keys begin with.
+const SPRING: [&str; 4] = ["SERVER_", "SPRING_", "LOGGING_", "MANAGEMENT_"];
+
+/// `EUREKA_...`, `EUREKAD_...`, and what is nearly a variable of one of Spring's keys that are read
+/// here; except what is for other commands and what Kubernetes sets for a service of such a name.
 fn looks_meant(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let meant = (upper.starts_with("EUREKA_") || upper.starts_with("EUREKAD_"))
-        && !OF_CLIENT_COMMANDS.contains(&upper.as_str());
+    if OF_CLIENT_COMMANDS.contains(&upper.as_str()) {
+        return false;
+    }
+    let begins_with = |prefix: &&str| upper.starts_with(*prefix);
+    let meant = ["EUREKA_", "EUREKAD_"]
+        .iter()
+        .any(|prefix| begins_with(&prefix))
+        || SPRING.iter().any(|prefix| begins_with(&prefix))
+            && keys::slip_of_variable(&upper).is_some();
     let of_a_service = upper.ends_with("_SERVICE_HOST")
         || upper.contains("_SERVICE_PORT")
         || upper.ends_with("_PORT")
@@ -156,9 +166,16 @@ mod tests {
             ("SERVER_PORT", "tcp://10.0.0.2:80"),
             ("EUREKA_SERVICE_HOST", "10.0.0.1"),
             ("EUREKA_PORT_8761_TCP_ADDR", "10.0.0.1"),
+            ("SERVER_SERVICE_PORT", "80"),
+            ("SERVER_PORT_80_TCP_PORT", "80"),
+            ("SERVER_SOFTWARE", "other"),
             ("EUREKAD_DURABILTY", "sync"),
+            ("SPRING_PROFILE_ACTIVE", "prod"),
         ]);
-        assert_eq!(found.unknown, ["EUREKAD_DURABILTY"]);
+        assert_eq!(
+            found.unknown,
+            ["EUREKAD_DURABILTY", "SPRING_PROFILE_ACTIVE"]
+        );
         assert!(found.properties.is_empty());
     }
 

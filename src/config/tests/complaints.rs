@@ -167,6 +167,79 @@ fn unknown_keys_are_named_in_one_warning_with_the_closest_known_key() {
 }
 
 #[test]
+fn slips_in_keys_of_spring_are_named_and_what_is_for_others_is_not() {
+    let slips = [
+        ("server.prot", "server.port"),
+        ("logging.levl.root", "logging.level.root"),
+        (
+            "management.endpoints.web.exposure.inclde",
+            "management.endpoints.web.exposure.include",
+        ),
+        ("spring.applicaton.name", "spring.application.name"),
+        ("spring.profile.active", "spring.profiles.active"),
+        ("sever.port", "server.port"),
+    ];
+    for (slip, key) in slips {
+        let text = Start::yaml(&format!("{slip}: 1")).warnings();
+        let told = format!("{slip} (application.yml:1), did you mean {key}?");
+        assert!(text.contains(&told), "{slip}: {text}");
+    }
+    let text = Start::default().env("SERVER_PROT", "1").warnings();
+    assert!(
+        text.contains("SERVER_PROT, did you mean server.port?"),
+        "{text}"
+    );
+    for legitimate in [
+        "server.http2.enabled",
+        "server.error.path",
+        "server.servlet.session.timeout",
+        "server.servlet.context-parameters.a",
+        "server.max-http-header-size",
+        "server.tomcat.max-threads",
+        "server.jetty.max-connections",
+        "server.compression.enabled",
+        "server.host",
+        "spring.application.admin.enabled",
+        "spring.application.group",
+        "spring.main.banner-mode",
+        "spring.profiles.default",
+        "spring.profiles.group.prod",
+        "spring.cloud.config.uri",
+        "spring.config.activate.on-cloud-platform",
+        "spring.security.oauth2.client.x",
+        "spring.webflux.base-path",
+        "management.server.address",
+        "management.server.base-path",
+        "management.endpoints.jmx.exposure.include",
+        "management.endpoints.web.path-mapping.health",
+        "management.endpoints.web.cors.allowed-origins",
+        "management.endpoint.health.show-components",
+        "management.endpoint.health.probes.enabled",
+        "management.metrics.tags.application",
+        "logging.level.anything.at.all",
+        "logging.file.name",
+        "logging.group.tomcat",
+        "logging.pattern.level",
+        "logging.config",
+        "my.server.port",
+        "service.port",
+    ] {
+        let value = if legitimate.starts_with("logging.level") {
+            "info"
+        } else {
+            "1"
+        };
+        let text = Start::yaml(&format!("{legitimate}: {value}")).warnings();
+        assert_eq!(text, "", "{legitimate}");
+    }
+    let text = Start::yaml("eureka.server.foo: 1").warnings();
+    assert!(
+        text.ends_with("eureka.server.foo (application.yml:1)"),
+        "{text}"
+    );
+}
+
+#[test]
 fn known_keys_without_effect_are_named_in_one_warning_with_the_reason() {
     let start = Start::args(&[
         "--eureka.server.rate-limiter-enabled=true",
@@ -188,4 +261,25 @@ fn known_keys_without_effect_are_named_in_one_warning_with_the_reason() {
         assert!(text.contains(part), "{part:?} is missing in {text}");
     }
     assert!(!text.contains("hush"), "{text}");
+}
+
+#[test]
+fn more_watchers_than_connections_are_warned_of() {
+    let text = |watchers: &'static str, connections: &'static str| {
+        Start::default().arg(watchers).arg(connections).warnings()
+    };
+    let told = text(
+        "--eurekad.max-watchers=100",
+        "--eurekad.max-connections=100",
+    );
+    assert!(told.contains("eurekad.max-watchers (100)"), "{told}");
+    let told = text("--eurekad.max-watchers=99", "--eurekad.max-connections=100");
+    assert_eq!(told, "");
+    // The default follows the connections.
+    for connections in [
+        "--eurekad.max-connections=1",
+        "--eurekad.max-connections=9999999",
+    ] {
+        assert_eq!(Start::args(&[connections.to_owned().leak()]).warnings(), "");
+    }
 }

@@ -11,6 +11,7 @@ use crate::http::{Api, Head, request};
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Reply};
 use crate::registry::hold::{HOLDS_MAX, Hold, HoldKind};
+use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId, Millis};
 
 /// Longest hold, ms: what is to stay away for longer should not be registered.
@@ -125,7 +126,17 @@ impl Api {
             Some((app, id, status, hold))
         });
         if *head.method != Method::DELETE {
+            // Ids in quarantine that are not registered are kept from being UP too.
+            let holds = state.registry.holds().filter_map(|(app, id, hold)| {
+                let is_wanted = wanted.as_ref().is_none_or(|wanted| wanted == app);
+                let is_listed = state.registry.lease(app.as_str(), id.as_str()).is_some();
+                (is_wanted && !is_listed && hold.is_active()).then(|| {
+                    let (app, id) = (app.clone(), id.clone());
+                    (app, id, Status::OutOfService, Some(*hold))
+                })
+            });
             let list: Vec<Value> = all
+                .chain(holds)
                 .map(|(app, id, status, hold)| {
                     json!({
                         "app": app.as_str(), "instance": id.as_str(), "status": status.as_str(),
