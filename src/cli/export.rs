@@ -13,6 +13,7 @@ use super::offline::Reading;
 use super::past;
 use super::screen::Screen;
 use super::sink::Sink;
+use super::text::clean;
 use crate::changelog::{holds_of, leases_of, overrides_of};
 use crate::portable::{self, End, FORM, Head, PortableLine, State};
 use crate::registry::Registry;
@@ -80,6 +81,9 @@ async fn served_registry(
         }
     };
     let mut reply = client.ask(Call::get(target).accept(accept)).await?;
+    if let Some(note) = reply.header("x-eurekad-note") {
+        screen.note(&clean(note));
+    }
     if arguments.format != ExportFormat::Ndjson {
         while let Some(piece) = reply.piece().await? {
             sink.write(&piece, screen)?;
@@ -112,7 +116,7 @@ fn stored_registry(
     sink: &mut Sink,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let registry = past::registry(reading.opened(), arguments.at.as_deref())?;
+    let registry = past::registry(reading.opened(), arguments.at.as_deref(), screen)?;
     match arguments.format {
         ExportFormat::Json => sink.write(&list(&registry, None, Format::Json), screen)?,
         ExportFormat::Xml => sink.write(&list(&registry, None, Format::Xml), screen)?,
