@@ -1010,6 +1010,9 @@ fn the_time_before_a_node_was_told_of_anything_was_empty() {
         let at = run(&[&["at", "-1h"], &from[..]].concat()).with(0);
         assert!(at.out.is_empty(), "{}", at.out);
         assert!(at.err.contains("its log begins at"), "{}", at.err);
+        let export = run(&[&["export", "--at", "-1h"], &from[..]].concat()).with(0);
+        assert!(export.out.is_empty(), "{}", export.out);
+        assert!(export.err.contains("its log begins at"), "{}", export.err);
         let diff = run(&[&["diff", "-1h"], &from[..]].concat()).with(0);
         assert!(diff.out.contains("SHOP/shop-1"), "{}", diff.out);
         assert!(diff.err.contains("its log begins at"), "{}", diff.err);

@@ -15,6 +15,7 @@ use super::offline::Reading;
 use super::past;
 use super::screen::Screen;
 use super::sink::Sink;
+use super::text::clean;
 use crate::changelog::{holds_of, leases_of, overrides_of};
 use crate::history::times;
 use crate::portable::{self, End, FORM, Head, PortableLine, State};
@@ -83,6 +84,9 @@ async fn served_registry(
         }
     };
     let mut reply = client.ask(Call::get(target).accept(accept)).await?;
+    if let Some(note) = reply.header("x-eurekad-note") {
+        screen.note(&clean(note));
+    }
     if arguments.format != ExportFormat::Ndjson {
         while let Some(piece) = reply.piece().await? {
             sink.write(&piece, screen)?;
@@ -176,7 +180,7 @@ fn stored_registry(
     sink: &mut Sink,
     screen: &mut Screen,
 ) -> Result<(), Failure> {
-    let registry = past::registry(reading.opened(), arguments.at.as_deref())?;
+    let registry = past::registry(reading.opened(), arguments.at.as_deref(), screen)?;
     let mut held = holds::stored(&registry);
     if arguments.format != ExportFormat::Ndjson {
         say_what_is_left_out(&held, screen);

@@ -170,10 +170,16 @@ fn look(opened: &Opened, moment: Moment, hint: Option<&Past>) -> Result<Past, Fa
 }
 
 /// The registry as of a moment, or as it was when the node stopped.
-pub(super) fn registry(opened: &Opened, at: Option<&str>) -> Result<Registry, Failure> {
+pub(super) fn registry(
+    opened: &Opened,
+    at: Option<&str>,
+    screen: &mut Screen,
+) -> Result<Registry, Failure> {
     let at = at.map_or(Ok(now()), |text| time("at", text))?;
     let moment = position(opened, at)?;
-    Ok(look(opened, moment, None)?.registry)
+    let past = look(opened, moment, None)?;
+    say_what_is_known(&moment, &past, screen);
+    Ok(past.registry)
 }
 
 /// The registry behind everything that was ever written.
