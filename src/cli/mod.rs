@@ -18,6 +18,7 @@ mod failure;
 mod history;
 mod holds;
 mod import;
+mod import_file;
 mod import_history;
 mod instances;
 mod lines;

@@ -370,7 +370,7 @@ pub(super) mod tests {
             table.row([Cell::new(id), Cell::new("UP")]);
         }
         screen.table(&table).unwrap();
-        let filled = |text: &str| format!("{text:<width$}  ", width = COLUMN_MAX);
+        let filled = |text: &str| format!("{text:<COLUMN_MAX$}  ");
         let rows = [
             filled("ID") + "STATUS",
             long + "  UP",

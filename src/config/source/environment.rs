@@ -78,12 +78,9 @@ fn looks_meant(name: &str) -> bool {
     if OF_CLIENT_COMMANDS.contains(&upper.as_str()) {
         return false;
     }
-    let begins_with = |prefix: &&str| upper.starts_with(*prefix);
-    let meant = ["EUREKA_", "EUREKAD_"]
-        .iter()
-        .any(|prefix| begins_with(&prefix))
-        || SPRING.iter().any(|prefix| begins_with(&prefix))
-            && keys::slip_of_variable(&upper).is_some();
+    let is_of = |prefixes: &[&str]| prefixes.iter().any(|prefix| upper.starts_with(prefix));
+    let meant = is_of(&["EUREKA_", "EUREKAD_"])
+        || is_of(&SPRING) && keys::slip_of_variable(&upper).is_some();
     let of_a_service = upper.ends_with("_SERVICE_HOST")
         || upper.contains("_SERVICE_PORT")
         || upper.ends_with("_PORT")
