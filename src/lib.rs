@@ -1,5 +1,6 @@
 //! eurekad: a persistent Eureka service registry.
 pub mod cache;
+pub mod causes;
 pub mod changelog;
 pub mod cli;
 pub mod clock;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use eurekad::causes::with_causes;
 use eurekad::clock::SystemClock;
 use eurekad::config::{Command, Config, DiskFiles, Loaded, Machine};
 use eurekad::node::Node;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&format!("{error:#}"), 1),
+        Err(error) => complain(&with_causes(error.as_ref()), 1),
     }
 }
 

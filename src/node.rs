@@ -74,6 +74,11 @@ impl Node {
         let options = store_options(&config);
         let recovered = {
             let (options, clock, rules) = (options.clone(), clock.clone(), rules.clone());
+            // Without space for changes the node serves what it has, as one that runs does.
+            let options = StoreOptions {
+                opens_when_short: true,
+                ..options
+            };
             let recovery = move || -> Result<_, StoreError> {
                 let opened = store::open(&options, clock.now().wall, &mut tell_progress)?;
                 let mut told = 0;
@@ -232,6 +237,13 @@ impl Node {
 
         for note in &facts.notes {
             warn!("the store was mended: {note}");
+        }
+        if let Some(lost) = &facts.lost {
+            warn!(
+                first_lsn = %lost.first,
+                last_lsn = %lost.last,
+                "acknowledged changes are lost: {lost}"
+            );
         }
         let duration_ms = clock.now().mono.since(started);
         info!(
@@ -411,6 +423,7 @@ fn tell_progress(progress: Progress) {
         Progress::Opening => info!("opening the store"),
         Progress::Mending(what) => warn!("mending the store: {what}"),
         Progress::Migrating { name, done } => info!(done, "migrating the store: {name}"),
+        Progress::Salvaging { records } => info!(records, "saved {records} records"),
         Progress::Verifying { records } => info!(records, "verified {records} records"),
         Progress::LoadingCheckpoint { lsn } => info!(%lsn, "loading the checkpoint at LSN {lsn}"),
     }

@@ -21,7 +21,6 @@ use support::mount::Mounted;
 use support::trace::{self, Trace};
 use support::{Connection, Listing, Registration, Server, get_json, wait_for};
 
-/// A store is not opened with less than 256 MiB free.
 const DISK_MIB: u32 = 288;
 
 fn register(connection: &mut Connection, number: usize) -> support::Answer {
@@ -128,14 +127,6 @@ fn a_read_only_data_directory_is_refused_with_its_path() {
 }
 
 #[test]
-fn a_disk_with_too_little_space_is_refused_with_what_is_needed() {
-    let dir = tempfile::tempdir().unwrap();
-    let _mounted = Mounted::tmpfs(dir.path(), 16);
-    let log = refused(&dir.path().join("data"), &[]);
-    assert_says(&log, &["no space left", "MiB are needed"]);
-}
-
-#[test]
 fn a_second_process_on_the_same_directory_ends_and_names_the_first() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -212,6 +203,7 @@ fn a_damaged_store_is_refused_with_the_way_out_and_moved_aside_if_told_so() {
     for _ in 0..2 {
         let log = refused(&data, &[]);
         assert_says(&log, &["damaged", "eurekad.on-damaged-store=keep-rest"]);
+        assert!(!log.contains("panicked"), "{log}");
     }
 
     let server = Server::start(&data, &["--eurekad.on-damaged-store=move-aside"]);
@@ -246,6 +238,107 @@ fn a_store_that_lost_its_tail_is_refused() {
     file.set_len(file.metadata().unwrap().len() / 2).unwrap();
     let log = refused(&data, &[]);
     assert_says(&log, &["damaged", "eurekad.on-damaged-store"]);
+}
+
+/// A stopped store with some instances, all of them in its newest checkpoint.
+fn stopped_with_a_checkpoint(dir: &Path, instances: usize) -> PathBuf {
+    let data = stopped_store(dir, instances);
+    let server = Server::start(&data, &["--eurekad.checkpoint-interval=1s"]);
+    let mut connection = Connection::open(server.port()).unwrap();
+    assert_eq!(register(&mut connection, instances).status, 204);
+    let newest = data.join(format!("checkpoint-{:020}", instances + 1));
+    wait_for("a checkpoint of everything", || {
+        newest.exists().then_some(())
+    });
+    server.terminate();
+    let (status, log) = server.wait();
+    assert!(status.success(), "{status}:\n{log}");
+    data
+}
+
+#[test]
+fn a_log_that_is_gone_beside_a_good_checkpoint_costs_history_and_that_is_said() {
+    for part in [0, 1, 10] {
+        let dir = tempfile::tempdir().unwrap();
+        let data = stopped_with_a_checkpoint(dir.path(), 60);
+        let file = data.join("log/db");
+        let mut bytes = fs::read(&file).unwrap();
+        let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+        bytes[used * part / 20..].fill(0);
+        fs::write(&file, &bytes).unwrap();
+        let server = Server::start(&data, &[]);
+        let port = server.port();
+        assert_eq!(ids(port).len(), 61, "the registry is whole");
+        let log = server.log();
+        assert_says(&log, &["acknowledged changes are lost", "to 61 are gone"]);
+        assert!(!log.contains("panicked"), "{log}");
+        let history = get_json(port, "/history");
+        assert_eq!(history["complete"], false, "{history}");
+        let note = history["note"].as_str().unwrap_or_default();
+        assert!(note.contains("lost with a damaged store"), "{history}");
+        if part == 10 {
+            let told = get_json(port, "/registry?lsn=30");
+            assert!(!told.is_null(), "the registry before what was lost");
+        }
+        server.kill();
+        // It is known after another start too.
+        let server = Server::start(&data, &[]);
+        let mut connection = Connection::open(server.port()).unwrap();
+        assert_eq!(register(&mut connection, 70).status, 204);
+        let bytes = request("GET", "/registry?lsn=1", &[], b"");
+        let answer = connection.exchange(&bytes).unwrap();
+        if part == 0 {
+            assert_eq!(answer.status, 410);
+            let told = answer.json()["detail"].to_string();
+            assert!(told.contains("were lost with a damaged store"), "{told}");
+        }
+        let note = get_json(server.port(), "/history")["note"].to_string();
+        assert!(note.contains("lost with a damaged store"), "{note}");
+    }
+}
+
+#[test]
+fn a_small_disk_takes_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let _mounted = Mounted::tmpfs(dir.path(), 64);
+    let server = Server::start(&dir.path().join("data"), &[]);
+    let mut connection = Connection::open(server.port()).unwrap();
+    assert_eq!(register(&mut connection, 0).status, 204);
+}
+
+#[test]
+fn a_start_without_the_space_that_is_to_be_left_serves_and_takes_changes_once_it_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let _mounted = Mounted::tmpfs(dir.path(), DISK_MIB);
+    let data = dir.path().join("data");
+    let settings = ["--eurekad.store-min-free=200MiB"];
+    let server = Server::start(&data, &settings);
+    let mut connection = Connection::open(server.port()).unwrap();
+    assert_eq!(register(&mut connection, 0).status, 204);
+    server.terminate();
+    let (status, log) = server.wait();
+    assert!(status.success(), "{status}:\n{log}");
+
+    let filler = dir.path().join("filler");
+    fs::write(&filler, vec![1; 128 << 20]).unwrap();
+    let mut server = Server::start(&data, &settings);
+    let port = server.port();
+    assert_eq!(ids(port).len(), 1, "what is there is served");
+    let mut connection = Connection::open(port).unwrap();
+    let answer = register(&mut connection, 1);
+    assert_eq!(answer.status, 503);
+    let reason = answer.header("x-eurekad-reason").expect("a reason");
+    assert!(reason.contains("eurekad.store-min-free"), "{reason}");
+    assert_eq!(health(port), (503, "DOWN".to_owned()));
+    let renewal = Registration::new("DISK", "disk-0").renew();
+    assert_eq!(connection.exchange(&renewal).unwrap().status, 200);
+
+    fs::remove_file(filler).unwrap();
+    wait_for("the node to take changes", || {
+        (register(&mut connection, 1).status == 204).then_some(())
+    });
+    assert_eq!(health(port), (200, "UP".to_owned()));
+    server.assert_well();
 }
 
 /// Registers until the disk refuses; the ids that were acknowledged.

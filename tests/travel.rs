@@ -224,7 +224,7 @@ fn a_trimmed_log_is_told_from_its_bases_on_and_survives_a_restart() {
         segment_bytes: 16 << 10,
         base_records: 10,
         history_max_bytes: 60 << 10,
-        min_free_bytes: 0,
+        min_free_bytes: Some(0),
         ..StoreOptions::new(&data)
     };
     let mut opened = store::open(&options, Millis(1), &mut |_| {}).unwrap();

@@ -188,7 +188,12 @@ impl ChangeLog {
             clock,
             changes: Default::default(),
         });
-        writer::spawn(log.clone(), recovered.store, settings, receiver)?;
+        writer::spawn(
+            log.clone(),
+            (recovered.store, recovered.short_of_space),
+            settings,
+            receiver,
+        )?;
         Ok(log)
     }
 

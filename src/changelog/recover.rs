@@ -9,7 +9,7 @@ use crate::registry::change::Record;
 use crate::registry::delta::DeltaTail;
 use crate::registry::rules::Rules;
 use crate::registry::{Registry, TOMBSTONES_KEPT_MS};
-use crate::store::{LogReader, LogStore, Opened, StoreError};
+use crate::store::{LogReader, LogStore, Loss, Opened, StoreError};
 use crate::types::{Lsn, Millis, Now};
 
 /// Most records that are looked through for what was removed lately: a restart must not take as
@@ -27,6 +27,8 @@ pub struct Recovered {
     pub store: Box<dyn LogStore>,
     pub reader: Arc<dyn LogReader>,
     pub facts: Facts,
+    /// Why nothing can be stored for now: see [`Opened::short_of_space`].
+    pub short_of_space: Option<StoreError>,
 }
 
 /// What a recovery found, for the log and the health endpoint.
@@ -44,6 +46,8 @@ pub struct Facts {
     pub last_alive: Millis,
     /// What the store mended.
     pub notes: Vec<String>,
+    /// Acknowledged records that are gone, if any.
+    pub lost: Option<Loss>,
 }
 
 /// Builds the state. Whoever serves it starts the leases' clocks again first. `progress` is told after each chunk how many records of how many are
@@ -91,6 +95,7 @@ pub fn recover(
         is_empty: opened.last_lsn == Lsn::ZERO && checkpoint_lsn == Lsn::ZERO,
         last_alive: opened.last_alive,
         notes: opened.notes,
+        lost: opened.lost,
     };
     let published = Published { registry, delta };
     Ok(Recovered {
@@ -98,6 +103,7 @@ pub fn recover(
         store: opened.store,
         reader: opened.reader,
         facts,
+        short_of_space: opened.short_of_space,
     })
 }
 

@@ -14,6 +14,7 @@ use super::replay::replay;
 use super::{
     ChangeLog, Maintenance, Published, Request, StoreHealth, Unavailable, write_checkpoint,
 };
+use crate::causes::with_causes;
 use crate::registry::change::{ChangeKind, Record};
 use crate::registry::command::Reply;
 use crate::store::{Durability, LogStore, Opened, StoreError};
@@ -67,14 +68,16 @@ struct Writer {
     ticks_until_reopen: u32,
 }
 
+/// Starts the thread. A store that comes with a reason why nothing can be stored counts as failed:
+/// it is opened anew when that may have passed.
 pub(super) fn spawn(
     log: Arc<ChangeLog>,
-    store: Box<dyn LogStore>,
+    (store, cannot_store): (Box<dyn LogStore>, Option<StoreError>),
     settings: WriterSettings,
     jobs: mpsc::Receiver<Job>,
 ) -> std::io::Result<()> {
     let state = (*log.snapshot()).clone();
-    let writer = Writer {
+    let mut writer = Writer {
         log,
         settings,
         store: Some(store),
@@ -83,6 +86,9 @@ pub(super) fn spawn(
         uncommitted: Vec::new(),
         ticks_until_reopen: 0,
     };
+    if let Some(error) = cannot_store {
+        writer.fail(&error);
+    }
     std::thread::Builder::new()
         .name("changelog".into())
         .spawn(move || {
@@ -245,7 +251,7 @@ impl Writer {
     /// A store that failed once is never written to again (design 2): it is let go, and opened anew
     /// at a later tick, since either may take its time.
     fn fail(&mut self, error: &StoreError) -> Unavailable {
-        let reason = describe(error);
+        let reason = with_causes(error);
         error!(%reason, "the change log cannot be written, changes are refused: {reason}");
         if let Some(store) = self.store.take() {
             self.failed = Some(store);
@@ -378,7 +384,7 @@ impl Writer {
                 info!(lsn = %self.state.lsn(), "the change log takes changes again");
             }
             Err(error) => {
-                let reason = describe(&error);
+                let reason = with_causes(&error);
                 warn!(%reason, "the change log still cannot be opened: {reason}");
                 self.log.health.send_replace(StoreHealth::Failed(reason));
             }
@@ -389,7 +395,7 @@ impl Writer {
         if let Some(store) = self.failed.take()
             && let Err(error) = store.close(self.log.clock.now().wall)
         {
-            let reason = describe(&error);
+            let reason = with_causes(&error);
             warn!(%reason, "letting go of the store that failed: {reason}");
         }
     }
@@ -461,23 +467,8 @@ impl Writer {
         if closed.is_ok() {
             self.uncommitted.clear();
         }
-        closed.map_err(|error| describe(&error))
+        closed.map_err(|error| with_causes(&error))
     }
-}
-
-/// The error with its causes on one line.
-fn describe(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// One line per change; what operators look for at `info`, the daily bread at `debug`.

@@ -148,6 +148,7 @@ async fn stream(
     let mut reply = client.ask(Call::get(target).accept(NDJSON)).await?;
     let is_complete = reply.header("x-eurekad-complete") != Some("false");
     let oldest = reply.header("x-eurekad-oldest").map(ToOwned::to_owned);
+    let told_note = reply.header("x-eurekad-note").map(ToOwned::to_owned);
     let mut lines = Lines::default();
     let mut told = 0;
     let mut table = changes::table();
@@ -172,7 +173,11 @@ async fn stream(
     table.finish(screen)?;
     if !is_complete {
         screen.flush()?;
-        screen.note(&not_complete(oldest.as_deref(), screen));
+        screen.note(&not_complete(
+            told_note.as_deref(),
+            oldest.as_deref(),
+            screen,
+        ));
     }
     Ok(Exit::Done)
 }
@@ -180,13 +185,21 @@ async fn stream(
 fn say_what_is_kept(document: &Value, screen: &mut Screen) -> Result<(), Failure> {
     if document["complete"] == Value::Bool(false) {
         screen.flush()?;
-        let note = not_complete(document["oldest"].as_str(), screen);
+        let note = not_complete(
+            document["note"].as_str(),
+            document["oldest"].as_str(),
+            screen,
+        );
         screen.note(&note);
     }
     Ok(())
 }
 
-pub(super) fn not_complete(oldest: Option<&str>, screen: &Screen) -> String {
+/// What an answer cannot tell, and why: by age, unless the node's note says that it was lost.
+pub(super) fn not_complete(note: Option<&str>, oldest: Option<&str>, screen: &Screen) -> String {
+    if let Some(note) = note.filter(|note| note.contains("lost")) {
+        return note.to_owned();
+    }
     match oldest.filter(|oldest| !oldest.is_empty()) {
         Some(oldest) => format!(
             "what was before {} is no longer kept (eurekad.history-max-age, \

@@ -53,7 +53,7 @@ pub(super) fn run(dir: &Path, arguments: &ImportArgs, screen: &mut Screen) -> Ou
     let part = Part::create(dir)?;
     let mut import = Import {
         options: StoreOptions {
-            min_free_bytes: 16 << 20,
+            min_free_bytes: Some(16 << 20),
             ..StoreOptions::new(&part.path)
         },
         opened: None,

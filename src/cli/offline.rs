@@ -1,4 +1,5 @@
-//! The store of a stopped node: opened as a start opens it, read, and closed again.
+//! The store of a stopped node: a copy is opened as a start opens it, read, and thrown away. The store
+//! itself is never changed by reading, not even if it is damaged.
 
 use std::path::Path;
 
@@ -6,19 +7,19 @@ use super::failure::Failure;
 use super::screen::Screen;
 use super::store::show_progress;
 use crate::clock::{Clock as _, SystemClock};
-use crate::store::{self, Opened, StoreError, StoreOptions};
+use crate::store::{self, Opened, Scratch, StoreError, StoreOptions};
 use crate::types::Millis;
 
 /// How long to wait for a server that is just stopping, ms.
 const LOCK_WAIT_MS: u64 = 1_000;
-/// Free space that reading needs, bytes: the database writes a little when it is opened.
+/// Free space that opening needs, bytes: the database writes a little then.
 const MIN_FREE: u64 = 16 << 20;
 
-/// How a store is opened for reading.
+/// How a store is opened.
 pub(super) fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
         lock_wait_ms: LOCK_WAIT_MS,
-        min_free_bytes: MIN_FREE,
+        min_free_bytes: Some(MIN_FREE),
         ..StoreOptions::new(dir)
     }
 }
@@ -65,34 +66,42 @@ pub(super) fn check_owner(dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An open store that is closed again when this is dropped.
+/// An open copy of a store that is closed again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Reading {
     /// `None` once closed.
     opened: Option<Opened>,
+    /// Goes after the store that is open in it.
+    copy: Scratch,
 }
 
 impl Reading {
     /// Opens the store in `dir`, which must be there; damage that cannot be mended is an error.
     pub(super) fn open(dir: &Path, screen: &mut Screen) -> Result<Self, Failure> {
         check_there(dir)?;
-        check_owner(dir)?;
-        let opened = store::open(&options(dir), now(), &mut |step| {
+        let temp_dir = std::env::temp_dir();
+        let (copy, opened) = store::open_copy(&options(dir), now(), &temp_dir, &mut |step| {
             show_progress(&step, screen);
         })?;
-        for note in &opened.notes {
-            screen.note(note);
+        if let Some(lost) = &opened.lost {
+            screen.note(&format!("the store is damaged: {lost}"));
         }
         Ok(Self {
             opened: Some(opened),
+            copy,
         })
+    }
+
+    /// Where the copy is.
+    pub(super) fn dir(&self) -> &Path {
+        self.copy.path()
     }
 
     pub(super) fn opened(&mut self) -> &mut Opened {
         self.opened.as_mut().expect("only closing takes it")
     }
 
-    /// Closes the store. The time at which the node lived last stays what it was: nobody lives here.
+    /// Closes the copy.
     pub(super) fn close(mut self) -> Result<(), StoreError> {
         self.close_quietly()
     }
@@ -109,7 +118,7 @@ impl Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        // Another error is on its way already, and the next start looks at everything anyway.
+        // Another error is on its way already, and the copy goes.
         let _ = self.close_quietly();
     }
 }

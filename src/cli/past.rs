@@ -51,7 +51,7 @@ pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) 
     let reader = reading.opened().reader.clone();
     let horizon = Horizon::of(&*reader)?;
     let note = horizon.note(&question.filter);
-    let index = Arc::new(Index::in_data_dir(dir));
+    let index = Arc::new(Index::in_data_dir(reading.dir()));
     let mut walk = Walk::new(reader, index, question);
     let mut table = changes::table();
     let mut gathered: Vec<Value> = Vec::new();
@@ -94,8 +94,8 @@ pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) 
             "oldest_lsn": horizon.oldest_lsn,
             "complete": note.is_none(),
         });
-        if let Some(note) = note {
-            document["note"] = note.into();
+        if let Some(note) = &note {
+            document["note"] = note.as_str().into();
         }
         screen.document(document.to_string().as_bytes())?;
         return Ok(Exit::Done);
@@ -108,7 +108,7 @@ pub(super) fn history(dir: &Path, arguments: &HistoryArgs, screen: &mut Screen) 
     if has_more {
         screen.note("there is more: --limit N, or --all");
     } else if note.is_some() {
-        let note = not_complete(oldest.as_deref(), screen);
+        let note = not_complete(note.as_deref(), oldest.as_deref(), screen);
         screen.note(&note);
     }
     Ok(Exit::Done)

@@ -11,8 +11,7 @@ use super::screen::{Cell, Paint, Screen, Table};
 use super::text::{rfc3339, size};
 use crate::history::entry::event_word;
 use crate::store::{
-    self, Loss, LossCause, OnDamage, Progress, Rehearsed, Severity, StoreError, StoreOptions,
-    Survey,
+    self, OnDamage, Progress, Rehearsed, Severity, StoreError, StoreOptions, Survey,
 };
 
 /// `store check`.
@@ -31,8 +30,14 @@ pub(super) fn check(arguments: &CheckArgs, screen: &mut Screen) -> Outcome {
         show_findings(&found, screen)?;
         let verdict = match found.worst() {
             Severity::Note => "sound",
+            Severity::Mendable if found.acknowledged.is_none() => {
+                "damaged, but the next start mends it; whether the newest changes are missing cannot \
+                 be told"
+            }
             Severity::Mendable => "damaged, but nothing is lost: the next start mends it",
-            Severity::History => "the registry is whole, but a part of the history is damaged",
+            Severity::History => {
+                "the registry is whole and the server starts, but a part of the history is lost"
+            }
             Severity::State => "damaged: the server does not start on it as it is",
         };
         let records = found.records;
@@ -125,8 +130,7 @@ pub(super) fn repair(arguments: &RepairArgs, screen: &mut Screen) -> Outcome {
         screen.line(note)?;
     }
     if let Some(lost) = &done.lost {
-        let text = loss(lost);
-        screen.line(&text)?;
+        screen.line(&lost.to_string())?;
     }
     let is_clean = done.notes.is_empty() && done.lost.is_none();
     screen.line(match (is_clean, arguments.dry_run) {
@@ -137,31 +141,10 @@ pub(super) fn repair(arguments: &RepairArgs, screen: &mut Screen) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn loss(lost: &Loss) -> String {
-    let Loss { first, last, cause } = lost;
-    match cause {
-        LossCause::NotSynced => format!(
-            "lsn {first} to {last} may be gone: the machine went down before they were on the disk, \
-             as eurekad.durability allows"
-        ),
-        LossCause::HistoryOnly => format!(
-            "lsn {first} to {last} are gone from the history; a checkpoint has the registry as it was"
-        ),
-        LossCause::MovedAside(path) => format!(
-            "the store begins anew behind lsn {last}; the damaged one is in {}",
-            path.display()
-        ),
-        LossCause::Accepted => {
-            format!("lsn {first} to {last} are gone, as far as they cannot be read")
-        }
-    }
-}
-
 /// `store stats`.
 pub(super) fn stats(arguments: &StatsArgs, screen: &mut Screen) -> Outcome {
     let dir = &arguments.dir.data_dir;
-    offline::check_owner(dir)?;
-    let found = store::stats(&offline::options(dir), offline::now(), &mut |step| {
+    let found = store::stats(dir, &std::env::temp_dir(), &mut |step| {
         show_progress(&step, screen);
     })
     .map_err(unreadable)?;
@@ -278,7 +261,7 @@ pub(super) fn compact(arguments: &CompactArgs, screen: &mut Screen) -> Outcome {
     offline::check_there(dir)?;
     offline::check_owner(dir)?;
     let options = StoreOptions {
-        min_free_bytes: StoreOptions::new(dir).min_free_bytes,
+        min_free_bytes: None,
         ..offline::options(dir)
     };
     let done = store::compact(&options, offline::now(), &mut |step| {
@@ -307,6 +290,7 @@ pub(super) fn show_progress(step: &Progress, screen: &mut Screen) {
         Progress::Opening => "opening the store".to_owned(),
         Progress::Mending(what) => format!("mending: {what}"),
         Progress::Migrating { name, done } => format!("migrating: {name}, batch {done}"),
+        Progress::Salvaging { records } => format!("{records} records are saved"),
         Progress::Verifying { records } => format!("{records} records are read"),
         Progress::LoadingCheckpoint { lsn } => format!("loading the checkpoint at lsn {lsn}"),
     };

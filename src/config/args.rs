@@ -244,6 +244,9 @@ Durability:
   eurekad.history-index                             false = made when something is asked [true]
   eurekad.on-store-failure                          degrade | exit [degrade]
   eurekad.on-damaged-store                          auto | refuse | move-aside | keep-rest [auto]
+  eurekad.store-min-free                            a start with less space takes no changes; auto:
+                                                    256 MiB or a quarter of the database file, at
+                                                    most a tenth of the volume [auto]
 
 Registry:
   eureka.server.enable-self-preservation            [true]

@@ -86,8 +86,9 @@ pub struct StoreConfig {
     pub on_damage: OnDamagedStore,
     /// `eurekad.store-lock-wait`: how long to wait for another process to leave the directory.
     pub lock_wait: Duration,
-    /// `eurekad.store-min-free`: free space on the disk below which the store is not opened, bytes.
-    pub min_free_bytes: u64,
+    /// `eurekad.store-min-free`: free space on the disk, bytes, below which a start takes no changes;
+    /// `None`: as [`crate::store::StoreOptions::min_free_bytes`] says.
+    pub min_free_bytes: Option<u64>,
 }
 
 impl Default for StoreConfig {
@@ -104,7 +105,7 @@ impl Default for StoreConfig {
             on_failure: OnStoreFailure::default(),
             on_damage: OnDamagedStore::default(),
             lock_wait: Duration::from_secs(5),
-            min_free_bytes: 256 << 20,
+            min_free_bytes: None,
         }
     }
 }
@@ -223,7 +224,16 @@ impl StoreConfig {
             on_failure: b.choice("eurekad.on-store-failure", d.on_failure),
             on_damage: b.choice("eurekad.on-damaged-store", d.on_damage),
             lock_wait: b.duration(&["eurekad.store-lock-wait"], Unit::Millis, d.lock_wait),
-            min_free_bytes: b.large_size("eurekad.store-min-free", d.min_free_bytes),
+            min_free_bytes: b.other(
+                &["eurekad.store-min-free"],
+                d.min_free_bytes,
+                |text| match text {
+                    "auto" => Some(None),
+                    text => value::size(text).map(Some),
+                },
+                |bytes| bytes.map_or_else(|| "auto".to_owned(), value::show_size),
+                "auto | a size such as 64MiB",
+            ),
         }
     }
 }

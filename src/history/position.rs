@@ -114,9 +114,11 @@ fn begins_with_the_first_change(reader: &dyn LogReader) -> bool {
 /// [`TravelError::Future`] if there is no such position yet, [`TravelError::TooOld`] if it is not
 /// kept any more; the log cannot be read.
 pub fn by_lsn(reader: &dyn LogReader, lsn: Lsn) -> Result<Moment, TravelError> {
-    let base = reader.bases().into_iter().rev().find(|b| b.lsn <= lsn);
-    let exact = base.filter(|base| base.lsn == lsn);
-    let newest = reader.last_lsn().max(base.map_or(Lsn::ZERO, |b| b.lsn));
+    let bases = reader.bases();
+    let exact = bases.iter().find(|base| base.lsn == lsn).copied();
+    // A checkpoint may reach further than a log that has lost its end.
+    let newest = bases.last().map_or(Lsn::ZERO, |base| base.lsn);
+    let newest = newest.max(reader.last_lsn());
     if lsn > newest {
         return Err(TravelError::Future { newest });
     }

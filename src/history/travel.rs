@@ -12,6 +12,7 @@ use moka::sync::Cache;
 use thiserror::Error;
 use tracing::warn;
 
+use super::horizon::lost_in_front;
 use super::times;
 use crate::changelog::replay::{replay, restore};
 use crate::registry::Registry;
@@ -39,17 +40,33 @@ pub struct Oldest {
     pub lsn: Lsn,
     /// `None` if nothing is kept.
     pub at: Option<Millis>,
+    /// First and last of the LSNs right before it, if they were lost with a damaged store.
+    pub lost: Option<(Lsn, Lsn)>,
+}
+
+/// The words for a moment that cannot be told.
+fn too_old(oldest: &Oldest) -> String {
+    let at = oldest
+        .at
+        .map_or_else(String::new, |at| format!(", {}", times::format(at)));
+    match oldest.lost {
+        Some((first, last)) => format!(
+            "LSN {first} to {last} were lost with a damaged store, and this is before what is kept, which \
+             begins at LSN {}{at}; ask for a later moment",
+            oldest.lsn
+        ),
+        None => format!(
+            "this is older than what is kept, which begins at LSN {}{at}; ask for a later moment, or \
+             keep more by eurekad.history-max-age and eurekad.history-max-bytes",
+            oldest.lsn
+        ),
+    }
 }
 
 /// Why a moment cannot be told.
 #[derive(Debug, Error)]
 pub enum TravelError {
-    #[error(
-        "this is older than what is kept, which begins at LSN {}{}; ask for a later moment, or keep \
-         more by eurekad.history-max-age and eurekad.history-max-bytes",
-        .0.lsn,
-        .0.at.map_or_else(String::new, |at| format!(", {}", times::format(at)))
-    )]
+    #[error("{}", too_old(.0))]
     TooOld(Oldest),
     #[error("this is in the future; the newest LSN is {newest}")]
     Future { newest: Lsn },
@@ -140,6 +157,7 @@ fn start(
         Some(base) => Oldest {
             lsn: base.lsn,
             at: Some(base.at),
+            lost: lost_in_front(reader),
         },
         None => oldest(reader)?,
     }))
@@ -170,11 +188,13 @@ fn lost_between(segments: &[SegmentFacts], from: Lsn, to: Lsn) -> Option<(Lsn, L
 pub fn oldest(reader: &dyn LogReader) -> Result<Oldest, StoreError> {
     let segments = reader.segments();
     let bases = reader.bases();
+    let lost = lost_in_front(reader);
     let Some(front) = segments.first() else {
         let base = bases.last();
         return Ok(Oldest {
             lsn: base.map_or_else(|| reader.first_lsn(), |base| base.lsn),
             at: base.map(|base| base.at),
+            lost,
         });
     };
     let time_of = |lsn: Lsn| -> Result<Option<Millis>, StoreError> {
@@ -191,16 +211,19 @@ pub fn oldest(reader: &dyn LogReader) -> Result<Oldest, StoreError> {
         return Ok(Oldest {
             lsn: front.first,
             at: time_of(front.first)?,
+            lost: None,
         });
     }
     Ok(match bases.iter().find(|base| base.lsn >= front.after) {
         Some(base) => Oldest {
             lsn: base.lsn,
             at: Some(time_of(base.lsn)?.unwrap_or(base.at)),
+            lost,
         },
         None => Oldest {
             lsn: reader.last_lsn().next(),
             at: None,
+            lost,
         },
     })
 }

@@ -1,29 +1,24 @@
-//! Checks a store that is not in use, and changes nothing in it.
+//! Checks and reads a store that is not in use, and changes nothing in it.
 //!
 //! sled cannot be opened without writing (its recovery alone does), so the database is copied into a
 //! temporary directory first and looked through there; checkpoints, watermark and lock are read in
-//! place.
+//! place. What a start would do is tried on another copy, by the code that does it: the verdict of a
+//! check is that of a start.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::store::db::Database;
 use crate::store::files::{self, DirLock};
-use crate::store::finding::Severity;
+use crate::store::finding::{Finding, Severity};
 use crate::store::inspect::Inspected;
 use crate::store::recovery::judge;
-use crate::store::survey::{Survey, survey};
+use crate::store::scratch::{Scratch, database_files};
+use crate::store::survey::{Survey, survey, survey_checkpoints};
 use crate::store::watermark::{self, Found};
 use crate::store::{
-    LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, migrate, recovery,
+    LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, migrate, recovery,
 };
 use crate::types::Millis;
-
-/// Bytes copied between two reports of progress.
-const STEP: u64 = 16 << 20;
-/// Free space that has to be left beside a copy, bytes: opening it writes a little.
-const SPARE: u64 = 32 << 20;
 
 /// Looks through the whole store in `dir`. The copy is put into `temp_dir` and removed again.
 ///
@@ -38,34 +33,81 @@ pub fn check(
     let _lock = DirLock::look(dir)?;
     let mut leftovers = Survey::default();
     find_leftovers(dir, &mut leftovers)?;
-    let log = match (dir.join("log"), dir.join("log.compacted")) {
-        (log, original) if !log.exists() && original.exists() => original,
-        (log, _) => log,
-    };
+    let log = find_log(dir);
     if !log.join("db").exists() {
-        return without_database(dir, leftovers);
+        let mut found = without_database(dir, leftovers, progress)?;
+        compare_with_watermark(dir, &mut found)?;
+        settle(dir, temp_dir, &mut found, progress)?;
+        return Ok(found);
     }
-    let mut found = survey_copy(dir, &log, temp_dir, false, progress)?;
-    if found.worst() == Severity::State && has_snapshots(&log)? {
-        // A start tries once more without what sled can rebuild.
-        let mut second = survey_copy(dir, &log, temp_dir, true, progress)?;
-        if second.worst() < Severity::State {
-            let what = found
-                .findings
-                .iter()
-                .find(|finding| finding.severity == Severity::State)
-                .map_or_else(String::new, |finding| finding.what.clone());
-            second.find(
-                Severity::Mendable,
-                "log/snap.*, log/conf",
-                format!("they have to be rebuilt: {what}"),
-            );
-            found = second;
-        }
-    }
+    let mut found = survey_somehow(dir, &log, temp_dir, progress)?;
     found.findings.splice(0..0, leftovers.findings);
     compare_with_watermark(dir, &mut found)?;
+    settle(dir, temp_dir, &mut found, progress)?;
     Ok(found)
+}
+
+/// Looks through a copy; if it cannot be opened, through one without what sled can rebuild.
+fn survey_somehow(
+    dir: &Path,
+    log: &Path,
+    temp_dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Survey, StoreError> {
+    let found = survey_copy(dir, log, temp_dir, false, progress)?;
+    if found.records == 0 && found.worst() == Severity::State && has_snapshots(log)? {
+        let second = survey_copy(dir, log, temp_dir, true, progress)?;
+        if second.records > 0 || second.worst() < Severity::State {
+            return Ok(second);
+        }
+    }
+    Ok(found)
+}
+
+/// Makes the findings agree with what a start that refuses damage does.
+fn settle(
+    dir: &Path,
+    temp_dir: &Path,
+    found: &mut Survey,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), StoreError> {
+    let options = StoreOptions {
+        on_damage: OnDamage::Refuse,
+        lock_wait_ms: 0,
+        ..StoreOptions::new(dir)
+    };
+    // The moment matters to nothing but the name of a quarantine, which goes with the copy.
+    let rehearsed = match rehearse_copy(&options, Millis::ZERO, temp_dir, progress) {
+        Ok(rehearsed) => rehearsed,
+        Err(StoreError::Damaged { place, cause, .. }) => {
+            if found.worst() < Severity::State {
+                found.find(Severity::State, place, cause);
+            }
+            return Ok(());
+        }
+        Err(other) => return Err(other),
+    };
+    let severity = match &rehearsed.lost {
+        Some(lost) if lost.cause != LossCause::NotSynced => Severity::History,
+        _ if rehearsed.notes.is_empty() => Severity::Note,
+        _ => Severity::Mendable,
+    };
+    // The start goes on: the registry is whole, whatever the survey came upon.
+    let lesser = severity.max(Severity::Mendable);
+    for finding in &mut found.findings {
+        if finding.severity == Severity::State {
+            *finding = Finding::new(lesser, finding.place.as_str(), finding.what.as_str());
+        }
+    }
+    if found.worst() < severity {
+        for note in &rehearsed.notes {
+            found.find(severity, "log", note);
+        }
+        if let Some(lost) = &rehearsed.lost {
+            found.find(severity, "log", lost.to_string());
+        }
+    }
+    Ok(())
 }
 
 /// Tries on a copy in `temp_dir` what opening with `options` would do, and tells what it did. The
@@ -80,31 +122,100 @@ pub fn rehearse(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Rehearsed, StoreError> {
     let _lock = DirLock::look(&options.dir)?;
+    rehearse_copy(options, now_wall, temp_dir, progress)
+}
+
+fn rehearse_copy(
+    options: &StoreOptions,
+    now_wall: Millis,
+    temp_dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Rehearsed, StoreError> {
+    let (scratch, opened) = open_scratch(options, now_wall, temp_dir, progress)?;
+    let mut rehearsed = Rehearsed::of(&opened);
+    let (copy, dir) = (
+        scratch.path().display().to_string(),
+        options.dir.display().to_string(),
+    );
+    for note in &mut rehearsed.notes {
+        *note = note.replace(&copy, &dir);
+    }
+    if let Some(lost) = &mut rehearsed.lost
+        && let LossCause::MovedAside(path) = &mut lost.cause
+        && let Ok(name) = path.strip_prefix(scratch.path())
+    {
+        *path = options.dir.join(name);
+    }
+    let alive = opened.last_alive;
+    drop(opened.reader);
+    opened.store.close(alive)?;
+    Ok(rehearsed)
+}
+
+/// Opens a copy in `temp_dir` of the store in the directory of `options`, which must not be in use and
+/// is left as it is. The copy goes with the [`Scratch`].
+///
+/// # Errors
+/// Those of [`super::open`]; the store is in use, or there is no space for the copy.
+pub fn open_copy(
+    options: &StoreOptions,
+    now_wall: Millis,
+    temp_dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Scratch, Opened), StoreError> {
+    let _lock = DirLock::look(&options.dir)?;
+    open_scratch(options, now_wall, temp_dir, progress)
+}
+
+fn open_scratch(
+    options: &StoreOptions,
+    now_wall: Millis,
+    temp_dir: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(Scratch, Opened), StoreError> {
+    let dir = &options.dir;
     let scratch = Scratch::create(temp_dir)?;
     let mut files = Vec::new();
-    for path in files::list(&options.dir, |name| {
+    for path in files::list(dir, |name| {
         name == "watermark" || name.starts_with("checkpoint-")
     })? {
         if let Some(name) = path.file_name() {
             files.push((path.clone(), PathBuf::from(name)));
         }
     }
-    files.extend(database_files(&options.dir.join("log"), Path::new("log"))?);
+    let log = find_log(dir);
+    for path in [log, dir.join("index")] {
+        if let Some(name) = path.file_name() {
+            files.extend(database_files(&path, Path::new(name))?);
+        }
+    }
     scratch.copy(&files, progress)?;
-    let opened = recovery::open(
-        &StoreOptions {
-            dir: scratch.path.clone(),
-            min_free_bytes: 0,
-            ..options.clone()
+    let options = StoreOptions {
+        dir: scratch.path().to_path_buf(),
+        min_free_bytes: Some(0),
+        ..options.clone()
+    };
+    match recovery::open(&options, now_wall, progress) {
+        Ok(opened) => Ok((scratch, opened)),
+        Err(error) => Err(in_place(error, dir, scratch.path())),
+    }
+}
+
+/// An error about a copy in the words of the original.
+fn in_place(error: StoreError, dir: &Path, copy: &Path) -> StoreError {
+    let (dir, copy) = (dir.display().to_string(), copy.display().to_string());
+    match error {
+        StoreError::Damaged {
+            place,
+            cause,
+            way_out,
+        } => StoreError::Damaged {
+            place: place.replace(&copy, &dir),
+            cause: cause.replace(&copy, &dir),
+            way_out: way_out.replace(&copy, &dir),
         },
-        now_wall,
-        progress,
-    )?;
-    let rehearsed = Rehearsed::of(&opened);
-    let alive = opened.last_alive;
-    drop(opened.reader);
-    opened.store.close(alive)?;
-    Ok(rehearsed)
+        other => other,
+    }
 }
 
 /// What opening a store did to it, or would do.
@@ -137,6 +248,9 @@ fn find_leftovers(dir: &Path, survey: &mut Survey) -> Result<(), StoreError> {
             "log.compacting" | "log.compacted" => {
                 "an interrupted compaction; the next start undoes or finishes it"
             }
+            "log.rebuilt" | "log.salvaged" | "log.mended" => {
+                "an interrupted mending; the next start undoes or finishes it"
+            }
             "log.before-mending" => "a copy from before a mending; may be removed",
             name if name.starts_with("quarantine-") => {
                 "a damaged store that was moved aside; may be removed"
@@ -155,9 +269,12 @@ fn find_leftovers(dir: &Path, survey: &mut Survey) -> Result<(), StoreError> {
 }
 
 /// There is no database: nothing at all, or its checkpoints are all that is left.
-fn without_database(dir: &Path, mut survey: Survey) -> Result<Survey, StoreError> {
-    let is_begun =
-        dir.join("watermark").exists() || !crate::store::checkpoint::list(dir)?.is_empty();
+fn without_database(
+    dir: &Path,
+    mut survey: Survey,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Survey, StoreError> {
+    let is_begun = dir.join("watermark").exists() || !checkpoint::list(dir)?.is_empty();
     if !is_begun {
         return Err(StoreError::Io {
             attempt: "find a store".into(),
@@ -166,7 +283,17 @@ fn without_database(dir: &Path, mut survey: Survey) -> Result<Survey, StoreError
         });
     }
     survey.find(Severity::State, "log/db", "the database is missing");
+    survey_checkpoints(dir, &mut survey, progress)?;
     Ok(survey)
+}
+
+/// The database, which an interrupted compaction or mending may have left elsewhere.
+fn find_log(dir: &Path) -> PathBuf {
+    ["log", "log.compacted", "log.mended"]
+        .iter()
+        .map(|name| dir.join(name))
+        .find(|log| log.exists())
+        .unwrap_or_else(|| dir.join("log"))
 }
 
 fn has_snapshots(log: &Path) -> Result<bool, StoreError> {
@@ -193,12 +320,10 @@ fn survey_copy(
     files.retain(|(_, to)| is_wanted(to));
     scratch.copy(&files, progress)?;
     progress(Progress::Opening);
-    let database = match Database::open(&scratch.path.join("log"), 16 << 20) {
+    let database = match Database::open(&scratch.path().join("log"), 16 << 20) {
         Ok(database) => database,
         Err(StoreError::Damaged { cause, .. }) => {
-            let mut found = Survey::default();
-            found.find(Severity::State, "log/db", cause);
-            return Ok(found);
+            return only_checkpoints(dir, "log/db", cause, progress);
         }
         Err(other) => return Err(other),
     };
@@ -206,13 +331,24 @@ fn survey_copy(
     let let_go = database.let_go(Vec::new());
     match looked {
         Err(StoreError::Damaged { place, cause, .. }) => {
-            let mut found = Survey::default();
-            found.find(Severity::State, place, cause);
-            Ok(found)
+            only_checkpoints(dir, place, cause, progress)
         }
         Ok(found) => let_go.map(|()| found),
         Err(other) => Err(other),
     }
+}
+
+/// What there is if nothing of the log can be read.
+fn only_checkpoints(
+    dir: &Path,
+    place: impl Into<String>,
+    cause: String,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Survey, StoreError> {
+    let mut found = Survey::default();
+    found.find(Severity::State, place, cause);
+    survey_checkpoints(dir, &mut found, progress)?;
+    Ok(found)
 }
 
 /// What is there against what was promised, as a start compares it.
@@ -274,142 +410,23 @@ fn compare_with_watermark(dir: &Path, survey: &mut Survey) -> Result<(), StoreEr
     Ok(())
 }
 
-/// The files of a database and where they go, blobs included.
-fn database_files(log: &Path, to: &Path) -> Result<Vec<(PathBuf, PathBuf)>, StoreError> {
-    let mut all = Vec::new();
-    for path in files::list(log, |_| true)? {
-        let Some(name) = path.file_name() else {
-            continue;
-        };
-        let to = to.join(name);
-        if path.is_dir() {
-            all.extend(database_files(&path, &to)?);
-        } else {
-            all.push((path, to));
-        }
-    }
-    Ok(all)
-}
-
-/// A directory of one's own, removed when dropped.
-#[derive(Debug)]
-struct Scratch {
-    path: PathBuf,
-}
-
-impl Scratch {
-    fn create(parent: &Path) -> Result<Self, StoreError> {
-        let mut number = 0u32;
-        loop {
-            let path = parent.join(format!("eurekad-check-{}-{number}", std::process::id()));
-            let mut builder = fs::DirBuilder::new();
-            #[cfg(unix)]
-            {
-                // A registry may hold what not everybody on the machine should read.
-                use std::os::unix::fs::DirBuilderExt as _;
-                builder.mode(0o700);
-            }
-            match builder.create(&path) {
-                Ok(()) => return Ok(Self { path }),
-                Err(error)
-                    if error.kind() == std::io::ErrorKind::AlreadyExists && number < 1000 =>
-                {
-                    number += 1;
-                }
-                Err(error) => return Err(StoreError::io("create the directory", &path, error)),
-            }
-        }
-    }
-
-    /// Copies files, if there is space for them.
-    fn copy(
-        &self,
-        files: &[(PathBuf, PathBuf)],
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<(), StoreError> {
-        let of: u64 = files
-            .iter()
-            .filter_map(|(from, _)| fs::metadata(from).ok())
-            .map(|facts| facts.len())
-            .sum();
-        let needed = of.saturating_add(SPARE);
-        if let Some(free) = files::free_bytes(&self.path).filter(|free| *free < needed) {
-            return Err(StoreError::NoSpace {
-                path: self.path.clone(),
-                cause: format!(
-                    "a copy takes {} MiB, {} MiB are free; --temp-dir names another place",
-                    needed >> 20,
-                    free >> 20
-                ),
-            });
-        }
-        let mut done = 0;
-        let mut buffer = vec![0; 1 << 20];
-        for (from, to) in files {
-            let to = self.path.join(to);
-            if let Some(parent) = to.parent() {
-                fs::create_dir_all(parent)
-                    .map_err(|error| StoreError::io("create the directory", parent, error))?;
-            }
-            let failed_to_read = |error| StoreError::io("read", from, error);
-            let failed_to_write = |error| StoreError::io("write", &to, error);
-            let mut source = File::open(from).map_err(failed_to_read)?;
-            let mut target = File::create(&to).map_err(failed_to_write)?;
-            loop {
-                let read = source.read(&mut buffer).map_err(failed_to_read)?;
-                if read == 0 {
-                    break;
-                }
-                target.write_all(&buffer[..read]).map_err(failed_to_write)?;
-                let before = done / STEP;
-                done += read as u64;
-                if done / STEP != before {
-                    progress(Progress::Copying { done, of });
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::warn!(%error, "cannot remove {}", self.path.display());
-        }
-    }
-}
-
-/// What a store that is not in use holds. It is opened for that, as a start does.
+/// What a store that is not in use holds, looked at in a copy as [`check`] does, but not compared with
+/// what a start does.
 ///
 /// # Errors
-/// Those of [`super::open`].
+/// As [`check`].
 pub fn stats(
-    options: &StoreOptions,
-    now_wall: Millis,
+    dir: &Path,
+    temp_dir: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Survey, StoreError> {
-    let dir = &options.dir;
-    if !dir.join("log").join("db").exists() && !dir.join("log.compacted").exists() {
-        // Opening would make one.
-        return without_database(dir, Survey::default());
-    }
-    let opened = recovery::open(
-        &StoreOptions {
-            on_damage: OnDamage::Refuse,
-            ..options.clone()
-        },
-        now_wall,
-        progress,
-    )?;
-    let alive = opened.last_alive;
-    drop(opened.reader);
-    opened.store.close(alive)?;
-    let _lock = DirLock::take(dir, options.lock_wait_ms, progress)?;
-    let database = Database::open(&dir.join("log"), options.cache_bytes)?;
-    let looked = survey(&database, dir, progress);
-    database.let_go(Vec::new())?;
-    let mut found = looked?;
+    let _lock = DirLock::look(dir)?;
+    let log = find_log(dir);
+    let mut found = if log.join("db").exists() {
+        survey_somehow(dir, &log, temp_dir, progress)?
+    } else {
+        without_database(dir, Survey::default(), progress)?
+    };
     compare_with_watermark(dir, &mut found)?;
     Ok(found)
 }

@@ -57,6 +57,18 @@ pub(super) fn list(dir: &Path) -> Result<Vec<Lsn>, StoreError> {
         .collect())
 }
 
+/// The newest checkpoint that can be loaded.
+pub(super) fn newest_good(dir: &Path) -> Result<Option<Lsn>, StoreError> {
+    for lsn in list(dir)?.into_iter().rev() {
+        match load(dir, lsn) {
+            Ok(_) => return Ok(Some(lsn)),
+            Err(StoreError::Damaged { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// Whether a file is a damaged checkpoint that was set aside.
 pub(super) fn is_evidence(name: &str) -> bool {
     has_form(name, "damaged")

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::store::db::{Database, guarded};
-use crate::store::files::{self, DirLock};
+use crate::store::files::{self, DirLock, remove_dir};
 use crate::store::{Progress, StoreError, StoreOptions, recovery};
 use crate::types::Millis;
 
@@ -13,6 +13,8 @@ use crate::types::Millis;
 const COPY: &str = "log.compacting";
 /// Where the original waits until the copy has taken its place.
 const ORIGINAL: &str = "log.compacted";
+/// Free space to leave beside the copy, unless the options say otherwise, bytes.
+const MARGIN: u64 = 64 << 20;
 /// Entries of one batch.
 const BATCH: usize = 256;
 
@@ -45,7 +47,7 @@ pub fn compact(
     // The new file takes up to twice the live bytes.
     let needed = live
         .saturating_mul(2)
-        .saturating_add(options.min_free_bytes);
+        .saturating_add(options.min_free_bytes.unwrap_or(MARGIN));
     if let Some(free) = files::free_bytes(dir).filter(|free| *free < needed) {
         return Err(StoreError::NoSpace {
             path: dir.clone(),
@@ -115,15 +117,6 @@ fn copy_trees(from: &Database, to: &Database) -> Result<(), StoreError> {
 
 fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
     fs::rename(from, to).map_err(|error| StoreError::io("rename the database", from, error))
-}
-
-fn remove_dir(dir: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::io("remove the directory", dir, error))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

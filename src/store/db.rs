@@ -2,13 +2,15 @@
 //! how it is let go.
 //!
 //! sled 0.34 panics instead of failing on some damaged files, so every call that reads or writes
-//! pages runs inside [`guarded`]. `flush()` on Linux does not reach the disk (no `fsync`), hence the
+//! pages runs inside [`guarded`], and what the panic says goes to the log at level debug: an operator
+//! is told which file is damaged and what can be done. `flush()` on Linux does not reach the disk (no `fsync`), hence the
 //! second handle on its file, on which the store calls `fdatasync` itself.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Once, mpsc};
 use std::time::Duration;
 
 use sled::{Db, Tree};
@@ -36,10 +38,49 @@ pub(super) fn damaged(place: impl Into<String>, cause: impl Into<String>) -> Sto
     StoreError::Damaged {
         place: place.into(),
         cause: cause.into(),
-        way_out:
-            "start once with --eurekad.on-damaged-store=keep-rest to keep what can be read, or \
-                  with =move-aside to begin anew"
-                .into(),
+        way_out: "`eurekad store check` tells what can still be read of a stopped store, and \
+                  `eurekad store repair` keeps it"
+            .into(),
+    }
+}
+
+thread_local! {
+    /// Whether this thread runs something of sled's whose panic is caught.
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps the panics of sled from standard error: those inside [`guarded`], which become errors, and
+/// those of its own threads, which show as errors wherever the database is asked next.
+fn quiet_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if IS_GUARDED.get() || is_of_sled(info) {
+                tracing::debug!("sled panicked: {info}");
+            } else {
+                before(info);
+            }
+        }));
+    });
+}
+
+/// Whether a panic comes out of sled's sources (`.../sled-0.34.7/src/...`).
+fn is_of_sled(info: &PanicHookInfo<'_>) -> bool {
+    info.location().is_some_and(|location| {
+        Path::new(location.file()).components().any(|part| {
+            let name = part.as_os_str().to_string_lossy();
+            name == "sled" || name.starts_with("sled-")
+        })
+    })
+}
+
+/// Puts [`IS_GUARDED`] back to what it was.
+struct Guard(bool);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        IS_GUARDED.set(self.0);
     }
 }
 
@@ -48,20 +89,18 @@ pub(super) fn guarded<T>(
     attempt: &str,
     call: impl FnOnce() -> sled::Result<T>,
 ) -> Result<T, StoreError> {
-    match catch_unwind(AssertUnwindSafe(call)) {
+    quiet_panics();
+    let guard = Guard(IS_GUARDED.replace(true));
+    let called = catch_unwind(AssertUnwindSafe(call));
+    drop(guard);
+    match called {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(from_sled(attempt, error)),
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<String>()
-                .map(String::as_str)
-                .or_else(|| panic.downcast_ref::<&str>().copied())
-                .unwrap_or("no message");
-            Err(damaged(
-                "the database",
-                format!("sled panicked in `{attempt}`: {text}"),
-            ))
-        }
+        // The hook has logged what it says.
+        Err(_) => Err(damaged(
+            "the database",
+            format!("cannot {attempt}: its file log/db makes no sense"),
+        )),
     }
 }
 

@@ -87,6 +87,30 @@ pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
     }
 }
 
+/// Bytes that the file system of `dir` has in all; `None` if the system does not tell.
+pub(super) fn total_bytes(dir: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        let facts = rustix::fs::statvfs(dir).ok()?;
+        Some(facts.f_blocks.saturating_mul(facts.f_frsize))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = dir;
+        None
+    }
+}
+
+/// Removes a directory with everything in it; it may be gone already.
+pub(super) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io("remove the directory", dir, error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The lock of a data directory; let go when dropped, and by the system if the process dies.
 #[derive(Debug)]
 pub(super) struct DirLock {

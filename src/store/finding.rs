@@ -5,9 +5,9 @@
 pub enum Severity {
     /// Worth knowing; nothing is wrong.
     Note,
-    /// The next start mends it, and nothing is lost.
+    /// The next start mends it by itself.
     Mendable,
-    /// A part of the history cannot be read; the registry is whole.
+    /// A part of the history cannot be read; the registry is whole, and the server starts.
     History,
     /// Acknowledged records are gone or unreadable: the server does not start as it is.
     State,
@@ -45,7 +45,7 @@ impl Finding {
             Severity::Note => "",
             Severity::Mendable => "nothing: the next start mends it",
             Severity::History => {
-                "nothing for the registry; what cannot be read goes with the retention"
+                "nothing for the registry: the server starts, and tells what is lost"
             }
             Severity::State => {
                 "`eurekad store repair --mode keep-rest` keeps what can be read; with peers, `--mode \

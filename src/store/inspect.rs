@@ -17,7 +17,7 @@ use crate::store::segment::{self, Covered, Direction, Segment};
 use crate::store::shared::{keys, segment_key, set_checkpoint_aside};
 use crate::store::sled_reader::decode;
 use crate::store::v1::SegmentV1;
-use crate::store::{Checkpoint, Progress, StoreError, checkpoint, record};
+use crate::store::{Checkpoint, LostRange, Progress, StoreError, checkpoint, record};
 use crate::types::{Lsn, Millis};
 
 /// Records between two reports of progress.
@@ -42,6 +42,8 @@ pub(super) struct Inspected {
     pub(super) floor: Lsn,
     /// The checkpoint that leads over a hole behind `tail`.
     pub(super) base: Lsn,
+    /// What was lost before.
+    pub(super) losses: Vec<LostRange>,
     pub(super) node_id: Option<u128>,
     pub(super) incarnation: Option<u128>,
     /// Wall time of the newest thing found.
@@ -75,6 +77,7 @@ pub(super) fn inspect(
         tail: Lsn(meta_number(database, keys::TAIL)?),
         floor: Lsn(meta_number(database, keys::FLOOR)?),
         base: Lsn(meta_number(database, keys::BASE)?),
+        losses: losses(database)?,
         node_id: meta_id(database, keys::NODE_ID)?,
         incarnation: meta_id(database, keys::INCARNATION)?,
         ..Inspected::default()
@@ -306,6 +309,30 @@ fn meta_number(database: &Database, key: &str) -> Result<u64, StoreError> {
             format!("{} bytes", bytes.len()),
         )),
     })
+}
+
+/// The losses that were noted, oldest first.
+fn losses(database: &Database) -> Result<Vec<LostRange>, StoreError> {
+    let mut losses = Vec::new();
+    for entry in database.meta.scan_prefix(keys::LOST) {
+        let (key, value) = guarded("read what was lost before", || entry)?;
+        let first = std::str::from_utf8(&key)
+            .ok()
+            .and_then(|key| key.strip_prefix(keys::LOST)?.parse().ok());
+        let numbers: Vec<u64> = value
+            .chunks_exact(8)
+            .filter_map(|chunk| chunk.try_into().ok().map(u64::from_le_bytes))
+            .collect();
+        if let (Some(first), [last, next, noticed]) = (first, numbers.as_slice()) {
+            losses.push(LostRange {
+                first: Lsn(first),
+                last: Lsn(*last),
+                next: Lsn(*next),
+                noticed: Millis(*noticed),
+            });
+        }
+    }
+    Ok(losses)
 }
 
 fn meta_id(database: &Database, key: &str) -> Result<Option<u128>, StoreError> {

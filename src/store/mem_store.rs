@@ -12,7 +12,7 @@ use crate::store::segment::{PART_BYTES, stored_bytes};
 use crate::store::sled_store::encode_batch;
 use crate::store::{
     BaseFacts, Checkpoint, CheckpointSource, Durability, LogReader, LogStore, Loss, LossCause,
-    Opened, SegmentFacts, StoreError, StoreOptions, StoreStats, Trimmed,
+    LostRange, Opened, SegmentFacts, StoreError, StoreOptions, StoreStats, Trimmed,
 };
 use crate::types::{Lsn, Millis};
 
@@ -169,6 +169,7 @@ impl MemDisk {
             incarnation: format!("00000000-0000-0000-0000-{:012}", content.incarnation),
             notes: Vec::new(),
             lost,
+            short_of_space: None,
         };
         content.alive_at = now_wall;
         opened
@@ -406,6 +407,10 @@ impl LogReader for MemReader {
             })
             .filter(|facts| facts.last >= facts.first)
             .collect()
+    }
+
+    fn losses(&self) -> Vec<LostRange> {
+        Vec::new()
     }
 
     fn bases(&self) -> Vec<BaseFacts> {

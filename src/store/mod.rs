@@ -35,6 +35,8 @@ mod migrate;
 mod record;
 mod recovery;
 mod replayed;
+mod salvage;
+mod scratch;
 mod segment;
 mod shared;
 mod sled_reader;
@@ -47,12 +49,12 @@ mod v1;
 mod v2;
 mod watermark;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use bases::base_spacing;
-pub use check::{Rehearsed, check, rehearse, stats};
+pub use check::{Rehearsed, check, open_copy, rehearse, stats};
 pub use compact::{Compacted, compact};
 pub use error::StoreError;
 pub use finding::{Finding, Severity};
@@ -60,6 +62,7 @@ pub use import::open_at;
 pub use mem_store::MemDisk;
 #[cfg(test)]
 pub(crate) use record::tests::any_record;
+pub use scratch::Scratch;
 pub use survey::{CheckpointFacts, KindFacts, Survey};
 
 use crate::registry::change::{LeaseImage, Record};
@@ -108,9 +111,12 @@ pub struct StoreOptions {
     pub base_records: u64,
     /// How long to wait for another process to leave the directory, ms.
     pub lock_wait_ms: u64,
-    /// Free space below which the store is not opened, bytes; a quarter of the database file counts
-    /// too if that is more.
-    pub min_free_bytes: u64,
+    /// Free space below which the store takes no changes, bytes. `None`: 256 MiB or a quarter of the
+    /// database file, whichever is more, but no more than a tenth of the volume.
+    pub min_free_bytes: Option<u64>,
+    /// Whether a store with less free space is opened all the same, and the lack told in
+    /// [`Opened::short_of_space`]; it is [`StoreError::NoSpace`] otherwise.
+    pub opens_when_short: bool,
     pub on_damage: OnDamage,
 }
 
@@ -127,7 +133,8 @@ impl StoreOptions {
             history_max_bytes: 2 << 30,
             base_records: bases::RECORDS_MIN,
             lock_wait_ms: 10_000,
-            min_free_bytes: 256 << 20,
+            min_free_bytes: None,
+            opens_when_short: false,
             on_damage: OnDamage::Refuse,
         }
     }
@@ -146,6 +153,8 @@ pub enum Progress {
     Mending(String),
     /// A migration runs; `done` counts its finished batches.
     Migrating { name: &'static str, done: u64 },
+    /// So many records of a damaged database have been saved.
+    Salvaging { records: u64 },
     /// So many records have been checked.
     Verifying { records: u64 },
     /// The checkpoint is being loaded.
@@ -174,6 +183,20 @@ pub struct Opened {
     pub notes: Vec<String>,
     /// Acknowledged records that are gone, if any.
     pub lost: Option<Loss>,
+    /// [`StoreError::NoSpace`], if there is less space than the options ask for: what is there can be
+    /// read, and nothing should be written.
+    pub short_of_space: Option<StoreError>,
+}
+
+/// LSNs that were lost with a damaged store, as the log remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostRange {
+    pub first: Lsn,
+    pub last: Lsn,
+    /// The next one that was kept or given out; those in between were left out on purpose.
+    pub next: Lsn,
+    /// Wall time of the start that noticed.
+    pub noticed: Millis,
 }
 
 /// Acknowledged records that the log does not have any more.
@@ -184,6 +207,34 @@ pub struct Loss {
     /// The last LSN that was acknowledged, as far as known.
     pub last: Lsn,
     pub cause: LossCause,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last, cause } = self;
+        match cause {
+            LossCause::NotSynced => write!(
+                f,
+                "lsn {first} to {last} may be gone: the machine went down before they were on the \
+                 disk, as eurekad.durability allows"
+            ),
+            LossCause::HistoryOnly => write!(
+                f,
+                "lsn {first} to {last} are gone from the history, as far as they cannot be read; a \
+                 checkpoint has the registry as it was"
+            ),
+            LossCause::MovedAside(path) => write!(
+                f,
+                "lsn {first} to {last} are gone: the store begins anew behind them; the damaged one is \
+                 in {}",
+                path.display()
+            ),
+            LossCause::Accepted => write!(
+                f,
+                "lsn {first} to {last} are gone, as far as they cannot be read"
+            ),
+        }
+    }
 }
 
 /// Why records are gone, and what is left.
@@ -388,6 +439,9 @@ pub trait LogReader: Send + Sync + Debug {
 
     /// The pieces of the log, oldest first.
     fn segments(&self) -> Vec<SegmentFacts>;
+
+    /// What was lost with a damaged store, oldest first, as far as the log goes back.
+    fn losses(&self) -> Vec<LostRange>;
 
     /// The kept checkpoints, oldest first: the two newest, and older ones at a distance as bases of
     /// the past.

@@ -1,9 +1,9 @@
 //! The way from a data directory to an open store, one rung after the other: lock, leftovers, free
-//! space, open and inspect, mend and try again, compare with the watermark, decide.
+//! space, open and inspect, mend ([`mend`]), compare with the watermark, decide.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::store::bases::Bounds;
@@ -15,14 +15,24 @@ use crate::store::sled_reader::SledReader;
 use crate::store::sled_store::SledStore;
 use crate::store::watermark::{self, Found, Watermark, WatermarkFile};
 use crate::store::{
-    Loss, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, compact,
-    migrate,
+    Loss, LossCause, LostRange, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint,
+    compact, migrate,
 };
 use crate::types::{Lsn, Millis};
+
+#[path = "anew.rs"]
+mod anew;
+#[path = "mend.rs"]
+mod mend;
+
+use anew::told;
 
 /// LSNs that are left out after a loss. More than can be given out between two syncs of the
 /// watermark, so that none is given out twice.
 const SKIP: u64 = 20_000;
+
+/// Free space below which a store takes no changes, unless the options say otherwise, bytes.
+const MIN_FREE: u64 = 256 << 20;
 
 /// Opens the store; see [`super::open`].
 pub(super) fn open(
@@ -33,6 +43,7 @@ pub(super) fn open(
     files::create_dir(&options.dir)?;
     let lock = DirLock::take(&options.dir, options.lock_wait_ms, progress)?;
     compact::finish_interrupted(&options.dir)?;
+    mend::finish_interrupted(&options.dir)?;
     let mut recovery = Recovery {
         options,
         now_wall,
@@ -40,10 +51,11 @@ pub(super) fn open(
         boot_id: watermark::boot_id(),
         mark: None,
         notes: Vec::new(),
+        short_of_space: None,
         progress,
     };
-    let (database, inspected, verdict) = recovery.recover()?;
-    recovery.start(database, inspected, verdict, lock)
+    let started = recovery.recover()?;
+    recovery.start(started, lock)
 }
 
 /// What the comparison with the watermark says.
@@ -54,6 +66,22 @@ pub(super) struct Verdict {
     /// The checkpoint that leads over the hole in front of the next LSN.
     base: Lsn,
     pub(super) lost: Option<Loss>,
+    /// Holes that were found, besides what is missing at the end.
+    holes: Vec<(Lsn, Lsn)>,
+}
+
+/// A store that can be handed out.
+struct Started {
+    database: Database,
+    inspected: Inspected,
+    verdict: Verdict,
+}
+
+/// Why an attempt to open failed.
+struct Failed {
+    error: StoreError,
+    /// Whether the database itself could be opened, so that parts of it can be read.
+    was_open: bool,
 }
 
 struct Recovery<'a> {
@@ -64,11 +92,12 @@ struct Recovery<'a> {
     /// The watermark of the run before, if there is a readable one.
     mark: Option<Watermark>,
     notes: Vec<String>,
+    short_of_space: Option<StoreError>,
     progress: &'a mut dyn FnMut(Progress),
 }
 
 impl Recovery<'_> {
-    fn recover(&mut self) -> Result<(Database, Inspected, Verdict), StoreError> {
+    fn recover(&mut self) -> Result<Started, StoreError> {
         self.remove_leftovers()?;
         self.check_free_space()?;
         match watermark::read(&self.options.dir)? {
@@ -85,26 +114,39 @@ impl Recovery<'_> {
             ),
             Found::Nothing => {}
         }
-        let damage = match self.attempt_mending() {
+        let log = self.log.clone();
+        let notes = self.notes.len();
+        match self.attempt(&log) {
             Ok((database, inspected)) => match self.judge(&inspected) {
-                Ok(verdict) => return Ok((database, inspected, verdict)),
-                Err(damage) => {
+                Ok(verdict) => Ok(Started {
+                    database,
+                    inspected,
+                    verdict,
+                }),
+                Err(damage) if self.options.on_damage == OnDamage::KeepRest => {
+                    self.notes
+                        .push(format!("kept what is left: {}", told(&damage)));
                     let verdict = self.accept(&inspected);
-                    if self.options.on_damage == OnDamage::KeepRest {
-                        self.notes.push(format!("kept what is left: {damage}"));
-                        return Ok((database, inspected, verdict));
-                    }
+                    Ok(Started {
+                        database,
+                        inspected,
+                        verdict,
+                    })
+                }
+                Err(damage) => {
                     drop(inspected);
                     database.let_go(Vec::new())?;
-                    damage
+                    self.give_up(damage)
                 }
             },
-            Err(damage @ StoreError::Damaged { .. }) => damage,
-            Err(other) => return Err(other),
-        };
-        match self.options.on_damage {
-            OnDamage::Refuse => Err(damage),
-            OnDamage::MoveAside | OnDamage::KeepRest => self.begin_anew(&damage),
+            Err(Failed {
+                error: damage @ StoreError::Damaged { .. },
+                was_open,
+            }) => {
+                self.notes.truncate(notes);
+                self.mend(damage, was_open)
+            }
+            Err(other) => Err(other.error),
         }
     }
 
@@ -121,97 +163,48 @@ impl Recovery<'_> {
         checkpoint::remove_leftovers(&self.options.dir)
     }
 
-    fn check_free_space(&self) -> Result<(), StoreError> {
-        let file_bytes = fs::metadata(self.log.join("db")).map_or(0, |facts| facts.len());
-        let needed = self.options.min_free_bytes.max(file_bytes / 4);
-        match files::free_bytes(&self.options.dir) {
-            Some(free) if free < needed => Err(StoreError::NoSpace {
-                path: self.options.dir.clone(),
-                cause: format!(
-                    "{} MiB are free, {} MiB are needed",
-                    free >> 20,
-                    needed >> 20
-                ),
-            }),
-            _ => Ok(()),
+    /// Compares the free space with what is to be left. A store that is short of it is refused, or
+    /// opened for reading on: what is there is whole.
+    fn check_free_space(&mut self) -> Result<(), StoreError> {
+        let needed = self.options.min_free_bytes.unwrap_or_else(|| {
+            let file_bytes = fs::metadata(self.log.join("db")).map_or(0, |facts| facts.len());
+            let tenth = files::total_bytes(&self.options.dir).map_or(u64::MAX, |all| all / 10);
+            MIN_FREE.max(file_bytes / 4).min(tenth)
+        });
+        let Some(free) = files::free_bytes(&self.options.dir).filter(|free| *free < needed) else {
+            return Ok(());
+        };
+        let error = StoreError::NoSpace {
+            path: self.options.dir.clone(),
+            cause: format!(
+                "{} MiB are free, and {} MiB are to be left (eurekad.store-min-free)",
+                free >> 20,
+                needed.div_ceil(1 << 20)
+            ),
+        };
+        if !self.options.opens_when_short {
+            return Err(error);
         }
+        self.short_of_space = Some(error);
+        Ok(())
     }
 
-    fn attempt(&mut self) -> Result<(Database, Inspected), StoreError> {
+    fn attempt(&mut self, log: &Path) -> Result<(Database, Inspected), Failed> {
         (self.progress)(Progress::Opening);
-        let database = Database::open(&self.log, self.options.cache_bytes)?;
+        let failed = |was_open| move |error| Failed { error, was_open };
+        let database = Database::open(log, self.options.cache_bytes).map_err(failed(false))?;
         let inspected = migrate::run(&database, self.progress)
             .and_then(|()| inspect(&database, &self.options.dir, &mut self.notes, self.progress));
         match inspected {
             Ok(inspected) => Ok((database, inspected)),
             Err(error) => {
-                database.let_go(Vec::new())?;
-                Err(error)
+                database.let_go(Vec::new()).map_err(failed(false))?;
+                Err(Failed {
+                    error,
+                    was_open: true,
+                })
             }
         }
-    }
-
-    /// Opens; if that finds damage, once more without sled's snapshots and settings, which hold
-    /// nothing that the log does not say.
-    fn attempt_mending(&mut self) -> Result<(Database, Inspected), StoreError> {
-        let notes = self.notes.len();
-        let damage = match self.attempt() {
-            Err(damage @ StoreError::Damaged { .. }) => damage,
-            other => return other,
-        };
-        self.notes.truncate(notes);
-        (self.progress)(Progress::Mending(damage.to_string()));
-        let copy = self.copy_aside()?;
-        let mut removed = Vec::new();
-        for path in files::list(&self.log, |name| {
-            name.starts_with("snap.") || name == "conf"
-        })? {
-            files::remove(&path)?;
-            removed.push(path.display().to_string());
-        }
-        let opened = self.attempt()?;
-        self.notes.push(format!(
-            "mended the database by rebuilding {}: {damage}",
-            removed.join(" and ")
-        ));
-        // Whether nothing is missing is known only after the comparison with the watermark; the
-        // copy stays until then.
-        if self.judge(&opened.1).is_ok()
-            && let Some(copy) = copy
-        {
-            fs::remove_dir_all(&copy)
-                .map_err(|error| StoreError::io("remove the copy", &copy, error))?;
-        }
-        Ok(opened)
-    }
-
-    /// Copies the database before it is touched by a repair, if there is space. A copy that is
-    /// there already is the older and better evidence.
-    fn copy_aside(&mut self) -> Result<Option<PathBuf>, StoreError> {
-        let copy = self.options.dir.join("log.before-mending");
-        if copy.exists() {
-            return Ok(Some(copy));
-        }
-        let paths = files::list(&self.log, |_| true)?;
-        let bytes: u64 = paths
-            .iter()
-            .filter_map(|path| fs::metadata(path).ok())
-            .map(|facts| facts.len())
-            .sum();
-        let free = files::free_bytes(&self.options.dir).unwrap_or(u64::MAX);
-        if free < bytes.saturating_add(self.options.min_free_bytes) {
-            self.notes
-                .push("there is no space for a copy of the damaged database".into());
-            return Ok(None);
-        }
-        let failed = |error| StoreError::io("copy the database", &copy, error);
-        fs::create_dir(&copy).map_err(failed)?;
-        for path in paths.iter().filter(|path| path.is_file()) {
-            if let Some(name) = path.file_name() {
-                fs::copy(path, copy.join(name)).map_err(failed)?;
-            }
-        }
-        Ok(Some(copy))
     }
 
     fn judge(&self, inspected: &Inspected) -> Result<Verdict, StoreError> {
@@ -240,69 +233,17 @@ impl Recovery<'_> {
                 last,
                 cause: LossCause::Accepted,
             }),
+            holes: Vec::new(),
         }
-    }
-
-    /// Moves the damaged store into a directory of its own and opens an empty one.
-    fn begin_anew(
-        &mut self,
-        damage: &StoreError,
-    ) -> Result<(Database, Inspected, Verdict), StoreError> {
-        let dir = &self.options.dir;
-        let keeps_state = self.options.on_damage == OnDamage::KeepRest;
-        let checkpoints = checkpoint::list(dir)?;
-        // The clock may have been stepped back to a moment that has a quarantine already.
-        let mut aside = dir.join(format!("quarantine-{}", self.now_wall));
-        while aside.exists() {
-            aside.as_mut_os_string().push("-again");
-        }
-        fs::create_dir_all(&aside)
-            .map_err(|error| StoreError::io("create the directory", &aside, error))?;
-        let is_ours = |name: &str| match name {
-            "log" | "log.before-mending" => true,
-            "watermark" => !keeps_state,
-            name => !keeps_state && name.starts_with("checkpoint-"),
-        };
-        for path in files::list(dir, is_ours)? {
-            if let Some(name) = path.file_name() {
-                fs::rename(&path, aside.join(name))
-                    .map_err(|error| StoreError::io("move aside", &path, error))?;
-            }
-        }
-        files::sync_dir(&aside)?;
-        files::sync_dir(dir)?;
-        self.notes.push(format!(
-            "moved the damaged store to {} and began an empty one: {damage}",
-            aside.display()
-        ));
-        let mark = self.mark.unwrap_or_default();
-        let last = checkpoints.into_iter().max().unwrap_or_default();
-        let last = last.max(mark.given_out).max(mark.acknowledged);
-        let (database, inspected) = self.attempt()?;
-        let verdict = if keeps_state {
-            self.accept(&inspected)
-        } else {
-            Verdict {
-                end: Lsn(last.0.saturating_add(SKIP)),
-                base: Lsn::ZERO,
-                lost: Some(Loss {
-                    first: Lsn(1),
-                    last,
-                    cause: LossCause::MovedAside(aside),
-                }),
-            }
-        };
-        Ok((database, inspected, verdict))
     }
 
     /// Notes who the node is and where the log goes on, and hands out the store.
-    fn start(
-        self,
-        database: Database,
-        inspected: Inspected,
-        verdict: Verdict,
-        lock: DirLock,
-    ) -> Result<Opened, StoreError> {
+    fn start(self, started: Started, lock: DirLock) -> Result<Opened, StoreError> {
+        let Started {
+            database,
+            inspected,
+            verdict,
+        } = started;
         let mark = self.mark.unwrap_or_default();
         let known = |id: u128| (id != 0).then_some(id);
         let node_id = inspected
@@ -320,6 +261,7 @@ impl Recovery<'_> {
         batch.insert(keys::TAIL, &inspected.last.0.to_le_bytes());
         batch.insert(keys::FLOOR, &end.next().0.to_le_bytes());
         batch.insert(keys::BASE, &verdict.base.0.to_le_bytes());
+        let losses = losses(&inspected, &verdict, self.now_wall, &mut batch);
         guarded("note where the log goes on", || {
             database.meta.apply_batch(batch)
         })?;
@@ -351,6 +293,7 @@ impl Recovery<'_> {
             inspected.segments,
             (last, end.next()),
             checkpoints,
+            losses,
             Bounds::of(self.options),
             lock,
         ));
@@ -372,8 +315,59 @@ impl Recovery<'_> {
             incarnation: format_id(incarnation),
             notes: self.notes,
             lost: verdict.lost,
+            short_of_space: self.short_of_space,
         })
     }
+}
+
+/// The losses that the log shows: those noted before, unless the log was trimmed past them, and the
+/// new ones. `batch` notes them.
+fn losses(
+    inspected: &Inspected,
+    verdict: &Verdict,
+    noticed: Millis,
+    batch: &mut sled::Batch,
+) -> Vec<LostRange> {
+    let front = inspected
+        .segments
+        .first()
+        .map_or(Lsn::ZERO, |segment| segment.first);
+    let (passed, mut losses): (Vec<LostRange>, Vec<LostRange>) = inspected
+        .losses
+        .iter()
+        .partition(|range| range.next < front);
+    for range in passed {
+        batch.remove(loss_key(range.first).as_str());
+    }
+    let holes = verdict.holes.iter().map(|(first, last)| LostRange {
+        first: *first,
+        last: *last,
+        next: last.next(),
+        noticed,
+    });
+    let tail = verdict
+        .lost
+        .iter()
+        .filter(|lost| lost.cause != LossCause::NotSynced && lost.first > inspected.last)
+        .map(|lost| LostRange {
+            first: lost.first,
+            last: lost.last,
+            next: verdict.end.next(),
+            noticed,
+        });
+    for range in holes.chain(tail) {
+        let mut value = range.last.0.to_le_bytes().to_vec();
+        value.extend(range.next.0.to_le_bytes());
+        value.extend(range.noticed.0.to_le_bytes());
+        batch.insert(loss_key(range.first).as_str(), value);
+        losses.retain(|known| known.first != range.first);
+        losses.push(range);
+    }
+    losses
+}
+
+fn loss_key(first: Lsn) -> String {
+    format!("{}{:020}", keys::LOST, first.0)
 }
 
 /// Compares what is there with what was promised: the watermark of the run before, if it can be read.
@@ -409,6 +403,7 @@ pub(super) fn judge(
             end: skipped,
             base: covered,
             lost,
+            holes: Vec::new(),
         }
     } else if mark.may_have_told_more(end, boot_id) {
         let lost = loss(LossCause::NotSynced, last);
@@ -416,12 +411,14 @@ pub(super) fn judge(
             end: skipped,
             base: inspected.base,
             lost,
+            holes: Vec::new(),
         }
     } else {
         Verdict {
             end,
             base: inspected.base,
             lost: None,
+            holes: Vec::new(),
         }
     })
 }

@@ -112,10 +112,15 @@ fn paths_that_cannot_hold_a_store_are_refused_with_path_and_cause() {
 
 #[test]
 fn a_disk_that_is_almost_full_is_not_written_to() {
-    let place = OnSled::new(|options| options.min_free_bytes = u64::MAX);
+    let place = OnSled::new(|options| options.min_free_bytes = Some(u64::MAX));
     let error = try_open(&place, OnDamage::MoveAside).unwrap_err();
     assert!(matches!(error, StoreError::NoSpace { .. }), "{error}");
-    assert!(error.to_string().contains("MiB are needed"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("MiB are to be left (eurekad.store-min-free)"),
+        "{error}"
+    );
     assert!(!place.options.dir.join("log").exists());
 }
 
@@ -132,6 +137,7 @@ fn a_handle_that_failed_once_stays_failed_until_it_is_opened_again() {
         database,
         inspected.segments,
         ends,
+        Vec::new(),
         Vec::new(),
         Bounds::of(&place.options),
         lock,

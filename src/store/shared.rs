@@ -10,7 +10,9 @@ use crate::store::bases::{self, Bounds};
 use crate::store::db::Database;
 use crate::store::files::{self, DirLock};
 use crate::store::segment::{Segment, tree_name};
-use crate::store::{BaseFacts, Checkpoint, SegmentFacts, StoreError, checkpoint, record};
+use crate::store::{
+    BaseFacts, Checkpoint, LostRange, SegmentFacts, StoreError, checkpoint, record,
+};
 use crate::types::Lsn;
 
 /// Keys of the `meta` tree that are the store's own.
@@ -24,6 +26,9 @@ pub(super) mod keys {
     pub(in crate::store) const FLOOR: &str = "store/floor";
     /// The checkpoint that leads over a hole in front of the next segment.
     pub(in crate::store) const BASE: &str = "store/base";
+    /// What was lost, followed by its first LSN: the last one, the next one that was
+    /// given out, and when that was noticed.
+    pub(in crate::store) const LOST: &str = "store/lost/";
     /// Facts of a segment, followed by its first LSN.
     pub(in crate::store) const SEGMENT: &str = "store/segment/";
     /// Everything that others put.
@@ -48,6 +53,8 @@ pub(super) struct Shared {
     opened_at: Lsn,
     /// The kept checkpoints, oldest first: bases, then the two that a restart needs.
     checkpoints: Mutex<Vec<BaseFacts>>,
+    /// What was lost with a damaged store, as far as the log goes back.
+    pub(super) losses: Vec<LostRange>,
     pub(super) bounds: Bounds,
     /// Held while a checkpoint is written.
     checkpointing: Mutex<()>,
@@ -55,12 +62,17 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "these are the parts that a start has found, each of them once"
+    )]
     pub(super) fn new(
         dir: PathBuf,
         database: Database,
         segments: Vec<Arc<Segment>>,
         (last, next): (Lsn, Lsn),
         checkpoints: Vec<BaseFacts>,
+        losses: Vec<LostRange>,
         bounds: Bounds,
         lock: DirLock,
     ) -> Self {
@@ -74,6 +86,7 @@ impl Shared {
             flushes: AtomicU64::new(0),
             opened_at: next,
             checkpoints: Mutex::new(checkpoints),
+            losses,
             bounds,
             checkpointing: Mutex::new(()),
             lock: Mutex::new(Some(lock)),

@@ -9,7 +9,9 @@ use crate::store::intern::Interner;
 use crate::store::record::{self, DecodeError};
 use crate::store::segment::{self, Direction, PART_BYTES};
 use crate::store::shared::{Shared, keys};
-use crate::store::{BaseFacts, Checkpoint, CheckpointSource, LogReader, SegmentFacts, StoreError};
+use crate::store::{
+    BaseFacts, Checkpoint, CheckpointSource, LogReader, LostRange, SegmentFacts, StoreError,
+};
 use crate::types::Lsn;
 
 /// [`LogReader`] on sled.
@@ -183,6 +185,10 @@ impl LogReader for SledReader {
         facts
             .filter(|segment| segment.last >= segment.first)
             .collect()
+    }
+
+    fn losses(&self) -> Vec<LostRange> {
+        self.shared.losses.clone()
     }
 
     fn bases(&self) -> Vec<BaseFacts> {

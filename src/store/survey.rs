@@ -165,6 +165,18 @@ fn take(
     }
 }
 
+/// Looks at the checkpoints alone.
+///
+/// # Errors
+/// As [`survey`].
+pub(super) fn survey_checkpoints(
+    dir: &Path,
+    survey: &mut Survey,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<(), StoreError> {
+    checkpoints(dir, survey, progress).map(|_| ())
+}
+
 /// Loads every checkpoint and gives the good ones, oldest first.
 fn checkpoints(
     dir: &Path,

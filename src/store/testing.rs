@@ -14,8 +14,8 @@ use crate::registry::status::Status;
 use crate::store::intern::Interner;
 use crate::store::record::{decode, encode};
 use crate::store::{
-    BaseFacts, Checkpoint, CheckpointSource, Durability, LogReader, LogStore, Opened, SegmentFacts,
-    StoreError, StoreOptions, StoreStats, Trimmed,
+    BaseFacts, Checkpoint, CheckpointSource, Durability, LogReader, LogStore, LostRange, Opened,
+    SegmentFacts, StoreError, StoreOptions, StoreStats, Trimmed,
 };
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
@@ -322,6 +322,10 @@ impl LogReader for CountingReader {
         self.inner.segments()
     }
 
+    fn losses(&self) -> Vec<LostRange> {
+        self.inner.losses()
+    }
+
     fn bases(&self) -> Vec<BaseFacts> {
         self.inner.bases()
     }
@@ -357,7 +361,7 @@ pub fn options(dir: impl Into<std::path::PathBuf>) -> StoreOptions {
         segment_bytes: 16 << 10,
         cache_bytes: 4 << 20,
         lock_wait_ms: 0,
-        min_free_bytes: 0,
+        min_free_bytes: Some(0),
         ..StoreOptions::new(dir)
     }
 }

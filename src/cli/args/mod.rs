@@ -263,7 +263,7 @@ pub(in crate::cli) struct ServerArgs {
 pub(in crate::cli) struct SourceArgs {
     #[command(flatten)]
     pub(in crate::cli) server: ServerArgs,
-    /// Read the store of a stopped node instead of asking a running one
+    /// Read the store of a stopped node (a copy in TMPDIR) instead of asking a running one
     #[arg(
         long,
         value_name = "DIR",

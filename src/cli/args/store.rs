@@ -12,7 +12,9 @@ pub(in crate::cli) enum StoreCommand {
     #[command(
         long_about = "Look through the whole store of a stopped node: every segment, every record, \
             positions without holes, the watermark, the checkpoints. Nothing in the data directory is \
-            changed: the database, which cannot be opened without writing, is copied first.\n\n\
+            changed: the database, which cannot be opened without writing, is copied first. What a start \
+            would do is tried on another copy; one at a time they take as much space as the database, or \
+            twice as much if it is damaged.\n\n\
             Exits with 0 if the store is sound, 1 if it is damaged, 3 if it cannot be read or is in use.",
         after_help = "\
 Examples:

@@ -1,0 +1,291 @@
+//! Mends a damaged log without touching it: on a copy, which takes its place once it is known to be
+//! good. The damaged log is kept beside it if anything of it is missing in the new one.
+//!
+//! Two ways, in this order. sled's own snapshot and settings hold nothing that the log does not say,
+//! so a copy without them is rebuilt from the log alone, and nothing is lost. If that cannot be opened
+//! or is not whole, everything that can still be read is saved into a new database
+//! ([`crate::store::salvage`]); whether the registry is whole then is for the comparison with the
+//! watermark to say.
+
+use std::fs;
+use std::path::Path;
+
+use super::anew::{told, with_ways_out};
+use super::{Failed, Recovery, Started};
+use crate::store::db::Database;
+use crate::store::files::{self, remove_dir};
+use crate::store::salvage::{Salvaged, salvage};
+use crate::store::{Loss, LossCause, OnDamage, Progress, StoreError, checkpoint, migrate};
+
+/// A copy without sled's snapshots and settings.
+const REBUILT: &str = "log.rebuilt";
+/// What is saved of a damaged log, while it is being written.
+const SALVAGED: &str = "log.salvaged";
+/// A log that is to take the place of the damaged one.
+const MENDED: &str = "log.mended";
+/// Free space to leave beside a copy, bytes.
+const SPARE: u64 = 16 << 20;
+
+/// Undoes or finishes what an interrupted mending left. The lock must be held.
+pub(super) fn finish_interrupted(dir: &Path) -> Result<(), StoreError> {
+    let (log, mended) = (dir.join("log"), dir.join(MENDED));
+    if mended.exists() && !log.exists() {
+        rename(&mended, &log)?;
+        files::sync_dir(dir)?;
+    }
+    for name in [REBUILT, SALVAGED, MENDED] {
+        remove_dir(&dir.join(name))?;
+    }
+    Ok(())
+}
+
+/// What came of a mending.
+enum Mended {
+    /// It has taken the place of the damaged log.
+    Good(Box<Started>),
+    /// Acknowledged records are lost, and the options say to change nothing then.
+    Rest(Salvaged),
+    Nothing,
+}
+
+impl Recovery<'_> {
+    /// Mends what `damage` tells of, or does what the options say if acknowledged records are lost.
+    /// `was_open` tells whether the database itself can be opened.
+    pub(super) fn mend(
+        &mut self,
+        damage: StoreError,
+        was_open: bool,
+    ) -> Result<Started, StoreError> {
+        (self.progress)(Progress::Mending(told(&damage)));
+        let dir = self.options.dir.clone();
+        let mended = self.try_to_mend(&damage, was_open);
+        let cleaned = [REBUILT, SALVAGED]
+            .iter()
+            .try_for_each(|name| remove_dir(&dir.join(name)));
+        match mended? {
+            Mended::Good(started) => cleaned.map(|()| *started),
+            Mended::Rest(salvaged) => {
+                Err(with_ways_out(tell_what_is_left(damage, &salvaged), &dir))
+            }
+            Mended::Nothing => cleaned.and_then(|()| self.give_up(damage)),
+        }
+    }
+
+    fn try_to_mend(&mut self, damage: &StoreError, was_open: bool) -> Result<Mended, StoreError> {
+        let dir = self.options.dir.clone();
+        let notes = self.notes.len();
+        let mut source = was_open.then(|| self.log.clone());
+        if let Some(removed) = self.copy_without_snapshots(was_open)? {
+            let rebuilt = dir.join(REBUILT);
+            let attempted = self.attempt(&rebuilt);
+            self.notes.truncate(notes);
+            match attempted {
+                Ok((database, inspected)) => {
+                    let verdict = self.judge(&inspected);
+                    drop(inspected);
+                    database.let_go(Vec::new())?;
+                    if verdict.is_ok_and(|verdict| verdict.lost.is_none()) {
+                        let note = format!(
+                            "mended the database by rebuilding {removed}: {}",
+                            told(damage)
+                        );
+                        return self.take_over(&rebuilt, None, note);
+                    }
+                    source = source.or(Some(rebuilt));
+                }
+                Err(Failed {
+                    error: StoreError::Damaged { .. },
+                    was_open,
+                }) => source = source.or(was_open.then_some(rebuilt)),
+                Err(other) => return Err(other.error),
+            }
+        }
+        let Some(source) = source else {
+            return Ok(Mended::Nothing);
+        };
+        let target = dir.join(SALVAGED);
+        let salvaged = match self.salvage(&source, &target) {
+            Ok(salvaged) if salvaged.records > 0 => salvaged,
+            Ok(_) | Err(StoreError::Damaged { .. }) => return Ok(Mended::Nothing),
+            Err(error) => return Err(error),
+        };
+        let is_whole = match self.attempt(&target) {
+            Ok((database, inspected)) => {
+                let verdict = self.judge(&inspected);
+                drop(inspected);
+                database.let_go(Vec::new())?;
+                verdict.is_ok() && salvaged.cut_at.is_none()
+            }
+            Err(Failed {
+                error: StoreError::Damaged { .. },
+                ..
+            }) => return Ok(Mended::Nothing),
+            Err(other) => return Err(other.error),
+        };
+        self.notes.truncate(notes);
+        if !is_whole {
+            match self.options.on_damage {
+                OnDamage::KeepRest => {}
+                OnDamage::MoveAside => return Ok(Mended::Nothing),
+                OnDamage::Refuse => return Ok(Mended::Rest(salvaged)),
+            }
+        }
+        let note = format!(
+            "saved the {} records of the damaged log that can be read: {}",
+            salvaged.records,
+            told(damage)
+        );
+        self.take_over(&target, Some(salvaged), note)
+    }
+
+    /// Copies the log, all but what sled can rebuild, and tells what was left out. `None` if there is
+    /// nothing to rebuild, or no space.
+    fn copy_without_snapshots(&mut self, was_open: bool) -> Result<Option<String>, StoreError> {
+        // Settings that are damaged keep the database from being opened.
+        let is_rebuilt = |name: &str| name.starts_with("snap.") || (name == "conf" && !was_open);
+        let removed = files::list(&self.log, is_rebuilt)?;
+        if removed.is_empty() {
+            return Ok(None);
+        }
+        let copied = files::list(&self.log, |name| !is_rebuilt(name))?;
+        let bytes: u64 = copied
+            .iter()
+            .filter_map(|path| fs::metadata(path).ok())
+            .map(|facts| facts.len())
+            .sum();
+        let dir = &self.options.dir;
+        let needed = bytes.saturating_add(SPARE);
+        if let Some(free) = files::free_bytes(dir).filter(|free| *free < needed) {
+            return Err(StoreError::NoSpace {
+                path: dir.clone(),
+                cause: format!(
+                    "the log is damaged, and mending it takes a copy: {} MiB are free, {} MiB are \
+                     needed",
+                    free >> 20,
+                    needed.div_ceil(1 << 20)
+                ),
+            });
+        }
+        let copy = dir.join(REBUILT);
+        let failed = |error| StoreError::io("copy the database", &copy, error);
+        fs::create_dir(&copy).map_err(failed)?;
+        for path in copied.iter().filter(|path| path.is_file()) {
+            if let Some(name) = path.file_name() {
+                fs::copy(path, copy.join(name)).map_err(failed)?;
+            }
+        }
+        let removed: Vec<String> = removed
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        Ok(Some(removed.join(" and ")))
+    }
+
+    /// Saves what can be read of the database in `source` into a new one in `target`.
+    fn salvage(&mut self, source: &Path, target: &Path) -> Result<Salvaged, StoreError> {
+        let covered = checkpoint::newest_good(&self.options.dir)?.unwrap_or_default();
+        let from = Database::open(source, self.options.cache_bytes)?;
+        let salvaged = Database::open(target, self.options.cache_bytes).and_then(|to| {
+            let salvaged = migrate::run(&to, self.progress).and_then(|()| {
+                salvage(
+                    &from,
+                    &to,
+                    covered,
+                    self.options.segment_bytes,
+                    self.progress,
+                )
+            });
+            to.let_go(Vec::new())?;
+            salvaged
+        });
+        from.let_go(Vec::new())?;
+        salvaged
+    }
+
+    /// Puts a good log in the place of the damaged one. That one is kept if records are missing.
+    fn take_over(
+        &mut self,
+        good: &Path,
+        salvaged: Option<Salvaged>,
+        note: String,
+    ) -> Result<Mended, StoreError> {
+        let dir = self.options.dir.clone();
+        let (log, mended) = (self.log.clone(), dir.join(MENDED));
+        remove_dir(&mended)?;
+        for path in files::list(good, |_| true)?
+            .iter()
+            .filter(|path| path.is_file())
+        {
+            fs::File::open(path)
+                .and_then(|file| file.sync_all())
+                .map_err(|error| StoreError::io("sync the mended log", path, error))?;
+        }
+        files::sync_dir(good)?;
+        rename(good, &mended)?;
+        files::sync_dir(&dir)?;
+        let aside = self.quarantine()?;
+        rename(&log, &aside.join("log"))?;
+        files::sync_dir(&aside)?;
+        rename(&mended, &log)?;
+        files::sync_dir(&dir)?;
+        let (database, inspected) = self.attempt(&log).map_err(|failed| failed.error)?;
+        let Some(salvaged) = salvaged else {
+            remove_dir(&aside)?;
+            self.notes.push(note);
+            let verdict = self.judge(&inspected)?;
+            return Ok(Mended::Good(Box::new(Started {
+                database,
+                inspected,
+                verdict,
+            })));
+        };
+        self.notes
+            .push(format!("{note}; it is now in {}", aside.display()));
+        let mut verdict = match self.judge(&inspected) {
+            Ok(verdict) if salvaged.cut_at.is_none() => verdict,
+            _ => self.accept(&inspected),
+        };
+        if let (Some((first, _)), Some((_, last))) = (salvaged.holes.first(), salvaged.holes.last())
+        {
+            let tail = verdict.lost.take();
+            verdict.lost = Some(Loss {
+                first: *first,
+                last: tail.as_ref().map_or(*last, |lost| lost.last.max(*last)),
+                cause: match tail {
+                    Some(lost) if lost.cause == LossCause::Accepted => lost.cause,
+                    _ => LossCause::HistoryOnly,
+                },
+            });
+        }
+        verdict.holes = salvaged.holes;
+        Ok(Mended::Good(Box::new(Started {
+            database,
+            inspected,
+            verdict,
+        })))
+    }
+}
+
+/// Damage, with what keeping the rest would keep.
+fn tell_what_is_left(damage: StoreError, salvaged: &Salvaged) -> StoreError {
+    let StoreError::Damaged {
+        place,
+        cause,
+        way_out,
+    } = damage
+    else {
+        return damage;
+    };
+    let behind = salvaged.cut_at.map_or_else(String::new, |lsn| {
+        format!(", none of them from lsn {lsn} on")
+    });
+    StoreError::Damaged {
+        place,
+        cause: format!("{cause} ({} records can be kept{behind})", salvaged.records),
+        way_out,
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
+    fs::rename(from, to).map_err(|error| StoreError::io("rename the database", from, error))
+}
