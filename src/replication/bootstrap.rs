@@ -1,6 +1,10 @@
 //! The first copy of a registry: an empty node takes everything from the first peer that has
 //! anything, whatever its status or data centre, before it answers reads (design 2). The original
 //! copies only instances that are UP (`spring.md` 2).
+//!
+//! A copy is stored in pieces, and clients register meanwhile, so that the store of a node that ends
+//! before it has opened is not empty and yet has no registry. A mark in the store tells ([`has_to_copy`]): it
+//! lies before the first record, and is taken away, behind the last one of the copy, when the node opens.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,15 +17,14 @@ use tracing::{debug, info, warn};
 
 use super::Context;
 use super::dns::Names;
-use super::exchange::adoption;
+use super::learned::learn;
 use super::membership::Membership;
-use super::past::Removed;
 use super::sender::Failure;
 use super::transport::COPYING;
 use crate::changelog::Request;
 use crate::config::{Config, ServiceUrl};
 use crate::registry::change::{Actor, Origin};
-use crate::registry::command::{Command, Overrides};
+use crate::store::{LogReader, StoreError};
 use crate::types::Millis;
 use crate::wire;
 
@@ -29,6 +32,52 @@ use crate::wire;
 const ROUND_PAUSE: Duration = Duration::from_secs(1);
 /// Rounds after which peers that are all copying too have nobody to copy from.
 const ROUNDS_TOGETHER: u32 = 5;
+
+/// Key of the mark of a store whose node has not opened yet. Stores of before there were marks have none,
+/// and count as opened.
+const UNOPENED: &str = "unopened";
+
+/// Whether the registry has to be copied from a peer before reads are answered, given whether the store is
+/// empty and whether the node `copies` from peers at all. Marks the store if so: to be asked before anything
+/// is written. May wait for the disk.
+///
+/// # Errors
+/// The mark could not be read or written.
+pub fn has_to_copy(
+    reader: &dyn LogReader,
+    is_empty: bool,
+    copies: bool,
+) -> Result<bool, StoreError> {
+    if !copies {
+        reader.meta_remove(UNOPENED)?;
+        return Ok(false);
+    }
+    if is_empty {
+        // Like the records behind it, it is durable with the first commit; without one there are none.
+        reader.meta_put(UNOPENED, b"")?;
+        return Ok(true);
+    }
+    Ok(reader.meta_get(UNOPENED)?.is_some())
+}
+
+/// Notes that the node has opened, and tries that until it is done or the node leaves: what is not noted
+/// leads to another copy at the next start, and to nothing worse.
+pub(super) async fn opened(context: &Context, leave: &CancellationToken) {
+    loop {
+        let reader = context.log.reader();
+        let removal = tokio::task::spawn_blocking(move || reader.meta_remove(UNOPENED));
+        match removal.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => debug!(%error, "noting that the registry is complete: {error}"),
+            Err(error) => debug!(%error, "noting that the registry is complete: {error}"),
+        }
+        tokio::select! {
+            biased;
+            () = leave.cancelled() => return,
+            () = tokio::time::sleep(ROUND_PAUSE) => {}
+        }
+    }
+}
 
 /// When the cached reads are answered; before that they get 403 (`protocol.md` 5.7).
 #[derive(Debug)]
@@ -122,7 +171,8 @@ impl Told<'_> {
     }
 }
 
-/// Copies from the first peer that has anything. Ends without a copy when every peer has said that it
+/// Copies from the first peer that has anything. Whether reads may be answered from then on; they may not
+/// if the node leaves before. Ends without a copy when every peer has said that it
 /// is empty too or is looking for one to copy from itself, when DNS says that there is none, or when the
 /// wait that is configured is over.
 pub(super) async fn copy<N: Names>(
@@ -131,8 +181,12 @@ pub(super) async fn copy<N: Names>(
     membership: &mut Membership<N>,
     gate: &ReadsGate,
     stop: &CancellationToken,
-) {
-    info!("the store is empty: copying the registry from a peer");
+) -> bool {
+    if context.log.published().registry.len() == 0 {
+        info!("the store is empty: copying the registry from a peer");
+    } else {
+        info!("no copy of the registry was finished before: copying it from a peer");
+    }
     let mut rounds_together = 0;
     let mut told = Told {
         context,
@@ -141,7 +195,7 @@ pub(super) async fn copy<N: Names>(
     loop {
         tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return false,
             () = membership.refresh() => {}
         }
         let urls = membership.urls();
@@ -150,14 +204,14 @@ pub(super) async fn copy<N: Names>(
         for url in &urls {
             let had = tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return false,
                 had = copy_from(context, config, url) => had,
             };
             told.heard(url, &had);
             match had {
                 Had::Instances(count) => {
                     info!(peer.url = %url, instances = count, "copied {count} instances from {url}");
-                    return;
+                    return true;
                 }
                 Had::Nothing | Had::Ourselves => empty += 1,
                 Had::Copying => copying += 1,
@@ -166,7 +220,7 @@ pub(super) async fn copy<N: Names>(
         }
         if empty == urls.len() && membership.is_settled() {
             info!(peers = empty, "no peer has anything to copy: opening");
-            return;
+            return true;
         }
         let is_all = copying > 0 && empty + copying == urls.len() && membership.is_settled();
         rounds_together = if is_all { rounds_together + 1 } else { 0 };
@@ -175,16 +229,16 @@ pub(super) async fn copy<N: Names>(
                 peers = copying,
                 "the peers have empty stores too: opening, and putting together what clients tell"
             );
-            return;
+            return true;
         }
         if gate.is_open(context.clock.now().mono) {
             let waited = config.registry.wait_when_sync_empty.as_secs();
             warn!("no peer had a registry to copy within {waited} s: opening without one");
-            return;
+            return true;
         }
         tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return false,
             () = tokio::time::sleep(ROUND_PAUSE) => {}
         }
     }
@@ -207,43 +261,37 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     if is_ourselves {
         return Had::Ourselves;
     }
-    let is_our_kind = answer.identity().is_some();
+    let (is_our_kind, limits) = (answer.identity().is_some(), config.limits.of_decoders());
     let is_copying = answer.headers.contains_key(&COPYING);
     let now = context.clock.now().wall.signed();
-    let list = match wire::decode_applications(&answer.body, &config.limits.of_decoders(), now) {
-        Ok(list) => list,
+    let (log, past) = (context.log.clone(), context.past.clone());
+    let reading = tokio::task::spawn_blocking(move || {
+        let list = wire::decode_applications(&answer.body, &limits, now)
+            .map_err(|error| Had::NoAnswer(format!("its registry cannot be read: {error}")))?;
+        drop(answer);
+        if list.drafts.is_empty() {
+            return Err(Had::Nothing);
+        }
+        if is_copying {
+            // It will have more in a moment, if there is anybody to copy from.
+            return Err(Had::Copying);
+        }
+        let (count, refused) = (list.drafts.len(), list.refused);
+        let mut learned = learn(list.drafts, is_our_kind, &log.snapshot().registry, &*past);
+        learned.refused += refused;
+        Ok((count, learned))
+    });
+    let (count, learned) = match reading.await {
+        Ok(Ok(read)) => read,
+        Ok(Err(had)) => return had,
         Err(error) => return Had::NoAnswer(format!("its registry cannot be read: {error}")),
     };
-    if list.drafts.is_empty() {
-        return Had::Nothing;
-    }
-    if is_copying {
-        // It will have more in a moment, if there is anybody to copy from.
-        return Had::Copying;
-    }
-    let mut commands: Vec<Command> = Vec::new();
-    let mut refused = list.refused;
-    let state = context.log.snapshot();
-    for mut draft in list.drafts {
-        // Whether it lives, the list does not say: a renewal will.
-        draft.lease_times.vouched_ms = Some(0);
-        match adoption(
-            draft,
-            is_our_kind,
-            Overrides::Whole,
-            &state.registry,
-            &Removed::default(),
-        ) {
-            Ok(adopting) => commands.extend(adopting),
-            Err(_) => refused += 1,
-        }
-    }
+    let refused = learned.refused;
     if refused > 0 {
         warn!(peer.url = %url, refused, "{refused} instances of {url} cannot be taken over");
     }
-    let count = commands.len();
     let request = Request {
-        commands,
+        commands: learned.commands,
         origin: Origin::Peer(url.to_string().into()),
         actors: Actor::default().into(),
     };

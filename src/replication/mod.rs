@@ -22,6 +22,7 @@ pub mod exchange;
 pub mod holds;
 pub mod inbound;
 mod kept;
+mod learned;
 mod membership;
 pub mod outbound;
 pub mod past;
@@ -49,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-pub use bootstrap::ReadsGate;
+pub use bootstrap::{ReadsGate, has_to_copy};
 pub use inbound::Compared;
 use reconcile::DigestCache;
 
@@ -117,15 +118,15 @@ pub struct Parts {
     pub past: Arc<dyn Past>,
     pub identity: Identity,
     pub incarnation: String,
-    /// The store was empty: the registry has to be copied from a peer first.
-    pub is_empty: bool,
+    /// The registry has to be copied from a peer first ([`has_to_copy`]).
+    pub has_to_copy: bool,
     /// What connections to peers over https are made with.
     pub tls: TlsClient,
     /// Opened when the copy is done.
     pub gate: Arc<ReadsGate>,
 }
 
-/// Starts replication: the copy if the store is empty, a task per peer, the refresh of the list of
+/// Starts replication: the copy if there is to be one, a task per peer, the refresh of the list of
 /// peers, and the node's own registration.
 ///
 /// When `leave` is cancelled, the node takes its registration back and ends when every peer that answers
@@ -165,11 +166,15 @@ pub fn start(
         seed: AtomicU64::new(now.wall.0 ^ now.mono.0.rotate_left(32)),
     });
     let (gate, config) = (parts.gate, parts.config);
-    let (is_empty, tracker) = (parts.is_empty, tasks.clone());
+    let (has_to_copy, tracker) = (parts.has_to_copy, tasks.clone());
     let (leave, stop) = (leave.clone(), stop.clone());
     tasks.spawn(async move {
-        if is_empty && context.peers.fetch_registry {
-            bootstrap::copy(&context, &config, &mut membership, &gate, &leave).await;
+        if has_to_copy {
+            if !bootstrap::copy(&context, &config, &mut membership, &gate, &leave).await {
+                return;
+            }
+            gate.open();
+            bootstrap::opened(&context, &leave).await;
         }
         gate.open();
         let own = config.peers.register_with_eureka.then(|| {
