@@ -6,21 +6,19 @@
 //! before it has opened is not empty and yet has no registry. A mark in the store tells ([`has_to_copy`]): it
 //! lies before the first record, and is taken away, behind the last one of the copy, when the node opens.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::Method;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::Context;
-use super::dns::Names;
 use super::learned::learn;
-use super::membership::Membership;
 use super::sender::Failure;
 use super::transport::COPYING;
+use super::{Context, Listed};
 use crate::changelog::Request;
 use crate::config::{Config, ServiceUrl};
 use crate::registry::change::{Actor, Origin};
@@ -32,6 +30,11 @@ use crate::wire;
 const ROUND_PAUSE: Duration = Duration::from_secs(1);
 /// Rounds after which peers that are all copying too have nobody to copy from.
 const ROUNDS_TOGETHER: u32 = 5;
+/// After how long a peer that refuses connections counts as one that is not there, ms. A node that is just
+/// restarted refuses them too, and may be the only one that has the registry: it is given more time than that
+/// takes. A peer that does not answer at all may be up and cut off, so that nothing but the configured wait ends
+/// the waiting for it.
+const GONE_AFTER_MS: u64 = 60_000;
 
 /// Key of the mark of a store whose node has not opened yet. Stores of before there were marks have none,
 /// and count as opened.
@@ -109,6 +112,7 @@ impl ReadsGate {
 }
 
 /// What a peer had.
+#[derive(Debug)]
 enum Had {
     Instances(usize),
     /// It answered, and has nothing.
@@ -117,121 +121,131 @@ enum Had {
     Copying,
     /// It is this very node.
     Ourselves,
+    /// Nobody takes connections there, in words.
+    Refused(String),
     /// Why there is no usable answer, or the copy was not stored.
     NoAnswer(String),
 }
 
-/// What is said of the peers while nobody replicates to them yet: the same as later, in the same place.
-struct Told<'c> {
-    context: &'c Context,
-    /// The peers that are in the states because of this.
-    names: BTreeSet<String>,
+/// Whether the rounds through the peers so far allow to open without a copy.
+#[derive(Debug, Default)]
+struct Rounds {
+    /// The peers that refuse connections, and since when they do without a break, monotonic.
+    refused_since: BTreeMap<String, Millis>,
+    /// Rounds in a row in which there was nobody to wait for.
+    together: u32,
 }
 
-impl Told<'_> {
-    /// These are the peers.
-    fn follow(&mut self, urls: &[ServiceUrl]) {
-        let names: BTreeSet<String> = urls.iter().map(ToString::to_string).collect();
-        for gone in self.names.difference(&names) {
-            self.context.states.remove(gone);
-        }
-        for new in names.difference(&self.names) {
-            self.context.states.update(new, |_| {});
-        }
-        self.names = names;
-    }
+/// Why a node opens without a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// Every peer has answered, and has nothing.
+    Empty,
+    /// The peers that are there have nothing to copy either, or look for it themselves.
+    Together,
+}
 
-    fn heard(&mut self, url: &ServiceUrl, had: &Had) {
-        let (name, states) = (url.to_string(), &self.context.states);
-        match had {
-            Had::Ourselves => states.remove(&name),
-            Had::NoAnswer(why) => {
-                let mut is_news = false;
-                states.update(&name, |state| {
-                    is_news = state.error.as_ref() != Some(why);
-                    state.is_reachable = false;
-                    state.error = Some(why.clone());
-                });
-                // A round a second: once is enough.
-                if is_news {
-                    warn!(peer.url = %url, "no copy from {url}, trying on: {why}");
-                } else {
-                    debug!(peer.url = %url, "no copy from {url}: {why}");
-                }
-            }
-            Had::Instances(_) | Had::Nothing | Had::Copying => {
-                let now = self.context.clock.now().wall;
-                states.update(&name, |state| {
-                    state.is_reachable = true;
-                    state.last_success = now;
-                    state.error = None;
-                });
-            }
+impl Rounds {
+    /// Takes what the peers had in one round, which ended at `now`. `is_settled` says that there are no others.
+    fn take(&mut self, heard: &[(String, Had)], is_settled: bool, now: Millis) -> Option<Opening> {
+        let refused: BTreeMap<String, Millis> = heard
+            .iter()
+            .filter(|(_, had)| matches!(had, Had::Refused(_)))
+            .map(|(name, _)| {
+                let since = self.refused_since.get(name).copied();
+                (name.clone(), since.unwrap_or(now))
+            })
+            .collect();
+        self.refused_since = refused;
+        let count = |is_it: fn(&Had) -> bool| heard.iter().filter(|(_, had)| is_it(had)).count();
+        let ourselves = count(|had| matches!(had, Had::Ourselves));
+        let empty = count(|had| matches!(had, Had::Nothing));
+        let copying = count(|had| matches!(had, Had::Copying));
+        if is_settled && empty + ourselves == heard.len() {
+            return Some(Opening::Empty);
         }
+        let is_gone = |since: &Millis| now.since(*since) >= GONE_AFTER_MS;
+        let gone = self.refused_since.values().filter(|since| is_gone(since));
+        let is_all = ourselves + empty + copying + gone.count() == heard.len();
+        self.together = if is_settled && is_all && empty + copying > 0 {
+            self.together + 1
+        } else {
+            0
+        };
+        (self.together >= ROUNDS_TOGETHER).then_some(Opening::Together)
+    }
+}
+
+/// Says once what is wrong with a peer: there is a round a second.
+fn say(said: &mut BTreeMap<String, String>, name: &str, had: &Had) {
+    let (Had::NoAnswer(why) | Had::Refused(why)) = had else {
+        said.remove(name);
+        return;
+    };
+    let before = said.insert(name.to_owned(), why.clone());
+    if before.as_ref() == Some(why) {
+        debug!(peer.url = %name, "no copy from {name}: {why}");
+    } else {
+        warn!(peer.url = %name, "no copy from {name}, trying on: {why}");
     }
 }
 
 /// Copies from the first peer that has anything. Whether reads may be answered from then on; they may not
-/// if the node leaves before. Ends without a copy when every peer has said that it
-/// is empty too or is looking for one to copy from itself, when DNS says that there is none, or when the
-/// wait that is configured is over.
-pub(super) async fn copy<N: Names>(
-    context: &Arc<Context>,
+/// if the node leaves before.
+///
+/// Ends without a copy when every peer has said that it is empty too, or DNS that there is none; when those
+/// that are there have nothing or look for it themselves, and the others have refused connections for
+/// [`GONE_AFTER_MS`]; or when the wait that is configured is over. What clients and peers tell meanwhile is
+/// taken and passed on all the while.
+pub(super) async fn copy(
+    context: &Context,
     config: &Config,
-    membership: &mut Membership<N>,
-    gate: &ReadsGate,
+    mut list: watch::Receiver<Listed>,
     stop: &CancellationToken,
 ) -> bool {
-    if context.log.published().registry.len() == 0 {
+    if context.log.published().registry.is_empty() {
         info!("the store is empty: copying the registry from a peer");
     } else {
         info!("no copy of the registry was finished before: copying it from a peer");
     }
-    let mut rounds_together = 0;
-    let mut told = Told {
-        context,
-        names: BTreeSet::new(),
-    };
+    let (mut rounds, mut said) = (Rounds::default(), BTreeMap::new());
     loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return false,
-            () = membership.refresh() => {}
-        }
-        let urls = membership.urls();
-        told.follow(&urls);
-        let (mut empty, mut copying) = (0, 0);
+        let Listed { urls, is_settled } = list.borrow_and_update().clone();
+        let mut heard = Vec::new();
         for url in &urls {
             let had = tokio::select! {
                 biased;
                 () = stop.cancelled() => return false,
                 had = copy_from(context, config, url) => had,
             };
-            told.heard(url, &had);
-            match had {
-                Had::Instances(count) => {
-                    info!(peer.url = %url, instances = count, "copied {count} instances from {url}");
-                    return true;
-                }
-                Had::Nothing | Had::Ourselves => empty += 1,
-                Had::Copying => copying += 1,
-                Had::NoAnswer(_) => {}
+            let name = url.to_string();
+            if let Had::Instances(count) = had {
+                info!(peer.url = %url, instances = count, "copied {count} instances from {url}");
+                return true;
             }
+            say(&mut said, &name, &had);
+            heard.push((name, had));
         }
-        if empty == urls.len() && membership.is_settled() {
-            info!(peers = empty, "no peer has anything to copy: opening");
-            return true;
+        said.retain(|name, _| heard.iter().any(|(heard, _)| heard == name));
+        let now = context.clock.now().mono;
+        let peers = heard.len();
+        match rounds.take(&heard, is_settled, now) {
+            Some(Opening::Empty) => {
+                info!(peers, "no peer has anything to copy: opening");
+                return true;
+            }
+            Some(Opening::Together) => {
+                let gone = rounds.refused_since.len();
+                info!(
+                    peers,
+                    gone,
+                    "the peers that are there have empty stores too: opening, and putting together what clients tell"
+                );
+                return true;
+            }
+            None => {}
         }
-        let is_all = copying > 0 && empty + copying == urls.len() && membership.is_settled();
-        rounds_together = if is_all { rounds_together + 1 } else { 0 };
-        if rounds_together == ROUNDS_TOGETHER {
-            info!(
-                peers = copying,
-                "the peers have empty stores too: opening, and putting together what clients tell"
-            );
-            return true;
-        }
-        if gate.is_open(context.clock.now().mono) {
+        if context.gate.is_open(now) {
             let waited = config.registry.wait_when_sync_empty.as_secs();
             warn!("no peer had a registry to copy within {waited} s: opening without one");
             return true;
@@ -253,6 +267,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     let answer = match sent {
         Ok(answer) if answer.status == 200 => answer,
         Ok(answer) => return Had::NoAnswer(Failure::Status(answer.status).to_string()),
+        Err(failure @ Failure::Refused(_)) => return Had::Refused(failure.to_string()),
         Err(failure) => return Had::NoAnswer(failure.to_string()),
     };
     let is_ourselves = answer
@@ -299,4 +314,76 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
         return Had::NoAnswer(format!("the copy was not stored: {why}"));
     }
     Had::Instances(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One letter a peer: empty, copying, refused, silent, this node itself.
+    fn heard(what: &str) -> Vec<(String, Had)> {
+        let one = |(place, letter): (usize, char)| {
+            let had = match letter {
+                'e' => Had::Nothing,
+                'c' => Had::Copying,
+                'r' => Had::Refused(String::new()),
+                's' => Had::NoAnswer(String::new()),
+                _ => Had::Ourselves,
+            };
+            (place.to_string(), had)
+        };
+        what.chars().enumerate().map(one).collect()
+    }
+
+    /// After how many rounds of a second a node opens, and why, within the given number of them.
+    fn opens(rounds: &mut Rounds, what: &str, within: u64) -> Option<(u64, Opening)> {
+        (1..=within).find_map(|round| {
+            let opening = rounds.take(&heard(what), true, Millis(round * 1000));
+            opening.map(|opening| (round, opening))
+        })
+    }
+
+    #[test]
+    fn a_node_opens_at_once_when_all_peers_are_empty_or_there_is_none() {
+        for what in ["", "e", "eee", "o", "oe"] {
+            let opened = opens(&mut Rounds::default(), what, 1);
+            assert_eq!(opened, Some((1, Opening::Empty)), "{what}");
+            let unsettled = Rounds::default().take(&heard(what), false, Millis(1000));
+            assert_eq!(unsettled, None, "there may be others");
+        }
+    }
+
+    #[test]
+    fn nodes_that_all_copy_open_together_after_some_rounds() {
+        for what in ["c", "ce", "cco"] {
+            let opened = opens(&mut Rounds::default(), what, 100);
+            assert_eq!(opened, Some((5, Opening::Together)), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_refuses_connections_for_a_minute_keeps_nobody_that_has_others() {
+        for what in ["cr", "er", "ccrr", "cro"] {
+            let opened = opens(&mut Rounds::default(), what, 100);
+            assert_eq!(opened, Some((65, Opening::Together)), "{what}");
+        }
+        for what in ["r", "rr", "ro"] {
+            let opened = opens(&mut Rounds::default(), what, 1000);
+            assert_eq!(opened, None, "{what}: nobody else has answered");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_does_not_answer_or_was_there_meanwhile_is_waited_for() {
+        for what in ["cs", "crs", "es"] {
+            assert_eq!(opens(&mut Rounds::default(), what, 1000), None, "{what}");
+        }
+        let mut rounds = Rounds::default();
+        for round in 1..1000 {
+            // It restarts again and again.
+            let what = if round % 50 == 0 { "cs" } else { "cr" };
+            let opening = rounds.take(&heard(what), true, Millis(round * 1000));
+            assert_eq!(opening, None, "{round}");
+        }
+    }
 }

@@ -1,15 +1,18 @@
 //! What a peer's registry says that this node has not heard: a whole list of instances (`GET apps/`) against
-//! what is here. Used for the first copy, and when a Java peer is met whose messages were missed.
+//! what is here, for the first copy.
 //!
 //! Of nodes of our own kind the registry takes the newer state itself. A Java node says no versions of its own,
 //! and some of what it lists is no news: its answer may be half a minute old, and it forgets
 //! overrides. So of its list only what is newer than here is taken, nothing is taken away, and nothing
 //! renewed; what was cancelled or evicted here stays so.
 
+use std::collections::BTreeMap;
+
 use super::exchange::adoption;
 use super::outbound::Key;
 use super::past::{self, Past, Removed};
 use crate::registry::command::{Command, Overrides};
+use crate::registry::instance::Metadata;
 use crate::registry::status::Status;
 use crate::registry::version::Version;
 use crate::registry::{Recalled, Registry};
@@ -112,6 +115,10 @@ fn news_of(draft: &Draft, registry: &Registry, removed: &Removed) -> News {
     // What was done here later, such as lifting it, the other node has not heard of, or had not when the
     // answer was made.
     let is_later = theirs.dirty == ours.dirty && theirs.updated > ours.updated;
+    // Java nodes put metadata without a newer version of the client's.
+    if is_later && entries(&draft.metadata) != entries(&lease.instance().metadata) {
+        return News::Instance;
+    }
     let is_other = draft.overridden_status != Status::Unknown
         && registry.override_of(app, id) != Some(draft.overridden_status);
     if is_later && is_other {
@@ -119,6 +126,12 @@ fn news_of(draft: &Draft, registry: &Registry, removed: &Removed) -> News {
     } else {
         News::Nothing
     }
+}
+
+/// The entries in one order, without the one that Java's JSON adds for a map.
+fn entries(metadata: &Metadata) -> BTreeMap<&str, &str> {
+    let entries = metadata.iter().map(|(key, value)| (&**key, &**value));
+    entries.filter(|(key, _)| *key != "@class").collect()
 }
 
 fn key_of(draft: &Draft) -> Key {
@@ -237,6 +250,25 @@ pub(super) mod tests {
         here.register(version(400, instance("SHOP", "1")));
         assert_eq!(learns(&mut here, &java), (0, 0));
         assert_eq!(here.instance("SHOP", "1").last_dirty_timestamp, 400);
+    }
+
+    #[test]
+    fn metadata_that_was_put_there_later_is_taken_over_once() {
+        let (mut here, mut java) = both();
+        let mut described = version(200, instance("SHOP", "1"));
+        described.metadata = described.metadata.with([("color".into(), "green".into())]);
+        // The same version of the client's, as Java nodes leave it.
+        java.peer(&Command::Register(described.into()));
+        java.pass(1);
+        java.client(&set("SHOP", "1", Status::Up, None));
+        assert_eq!(learns(&mut here, &java), (1, 0));
+        let metadata = &here.instance("SHOP", "1").metadata;
+        assert!(
+            metadata
+                .iter()
+                .any(|(key, value)| (&**key, &**value) == ("color", "green"))
+        );
+        assert_eq!(learns(&mut here, &java), (0, 0));
     }
 
     #[test]

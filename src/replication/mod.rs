@@ -43,8 +43,9 @@ pub mod transport;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -91,6 +92,8 @@ pub(crate) struct Context {
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) past: Arc<dyn Past>,
     pub(crate) limits: Limits,
+    /// Open when this node has its registry together.
+    pub(crate) gate: Arc<ReadsGate>,
     /// Cancelled when nothing more will be said: senders end when their peer has everything.
     pub(crate) finish: CancellationToken,
     seed: AtomicU64,
@@ -139,7 +142,7 @@ pub fn start(
 ) {
     let peers = parts.config.peers.clone();
     let dns = Dns::new(&peers.dns_servers, parts.clock.clone());
-    let mut membership = Membership::new(&peers, dns.clone());
+    let membership = Membership::new(&peers, dns.clone());
     let now = parts.clock.now();
     let context = Arc::new(Context {
         transport: Transport::new(
@@ -158,6 +161,7 @@ pub fn start(
         digests: parts.digests,
         past: parts.past,
         limits: parts.config.limits.of_decoders(),
+        gate: parts.gate,
         finish: CancellationToken::new(),
         identity: parts.identity,
         incarnation: parts.incarnation,
@@ -165,42 +169,70 @@ pub fn start(
         peers,
         seed: AtomicU64::new(now.wall.0 ^ now.mono.0.rotate_left(32)),
     });
-    let (gate, config) = (parts.gate, parts.config);
-    let (has_to_copy, tracker) = (parts.has_to_copy, tasks.clone());
-    let (leave, stop) = (leave.clone(), stop.clone());
+    let (config, has_to_copy) = (parts.config, parts.has_to_copy);
+    let (tracker, leave, stop) = (tasks.clone(), leave.clone(), stop.clone());
+    let (listing, list) = watch::channel(Listed::default());
     tasks.spawn(async move {
-        if has_to_copy {
-            if !bootstrap::copy(&context, &config, &mut membership, &gate, &leave).await {
-                return;
-            }
-            gate.open();
-            bootstrap::opened(&context, &leave).await;
-        }
-        gate.open();
-        let own = config.peers.register_with_eureka.then(|| {
-            let own = self_registration::run(context.clone(), config.clone(), leave.clone());
-            tracker.spawn(own)
-        });
-        supervise(&context, membership, tracker, &leave, &stop).await;
-        if let Some(own) = own {
-            // If it panicked, the runtime has said so.
-            let _ = own.await;
-        }
+        let opening = tracker.spawn(open(
+            context.clone(),
+            config,
+            has_to_copy.then_some(list),
+            leave.clone(),
+        ));
+        supervise(&context, membership, &listing, tracker, &leave, &stop).await;
+        // If it panicked, the runtime has said so.
+        let _ = opening.await;
         context.finish.cancel();
     });
 }
 
-/// Keeps a task per peer as the list of peers changes, until the node leaves. The tasks end with `stop`.
+/// Opens the node for reads, once it has a copy of the registry where it needs one, and registers it from
+/// then on until it leaves.
+async fn open(
+    context: Arc<Context>,
+    config: Arc<Config>,
+    copied_from: Option<watch::Receiver<Listed>>,
+    leave: CancellationToken,
+) {
+    if let Some(list) = copied_from {
+        if !bootstrap::copy(&context, &config, list, &leave).await {
+            return;
+        }
+        context.gate.open();
+        bootstrap::opened(&context, &leave).await;
+    }
+    context.gate.open();
+    if config.peers.register_with_eureka {
+        self_registration::run(context, config, leave).await;
+    }
+}
+
+/// Who the peers are.
+#[derive(Clone, Debug, Default)]
+struct Listed {
+    urls: Vec<ServiceUrl>,
+    /// Whether that is all of them, as far as DNS can tell.
+    is_settled: bool,
+}
+
+/// Keeps a task per peer as the list of peers changes, and tells the list, until the node leaves. The tasks
+/// end with `stop`.
 async fn supervise<N: Names>(
     context: &Arc<Context>,
     mut membership: Membership<N>,
+    listing: &watch::Sender<Listed>,
     tasks: TaskTracker,
     leave: &CancellationToken,
     stop: &CancellationToken,
 ) {
     let mut running = Running::default();
     loop {
-        running.follow(context, membership.urls(), &tasks, stop);
+        let urls = membership.urls();
+        listing.send_replace(Listed {
+            urls: urls.clone(),
+            is_settled: membership.is_settled(),
+        });
+        running.follow(context, urls, &tasks, stop);
         tokio::select! {
             biased;
             () = leave.cancelled() => return,
@@ -217,8 +249,7 @@ async fn supervise<N: Names>(
 /// The tasks of the peers, by the peers' names.
 #[derive(Debug, Default)]
 struct Running {
-    /// Of the peers on the list, those included whose task has ended because it found this very node:
-    /// it is not tried again as long as the list names it.
+    /// Of the peers on the list, those included that are this very node for the time being.
     tasks: BTreeMap<String, (CancellationToken, JoinHandle<()>)>,
     /// Of peers that are gone, until they have come to an end.
     ending: BTreeMap<String, JoinHandle<()>>,
@@ -279,6 +310,7 @@ async fn run_peer(
         url,
         name: name.clone(),
         stop: stop.clone(),
+        is_copying: AtomicBool::new(false),
     };
     task.run().await;
     if stop.is_cancelled() {

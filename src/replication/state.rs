@@ -63,7 +63,7 @@ impl Traffic {
             | Outcome::Unknown(_)
             | Outcome::Digests(_)
             | Outcome::Compared(_) => &mut self.answered,
-            Outcome::Failed(Failure::Connect(_)) => &mut self.connect_errors,
+            Outcome::Failed(Failure::Connect(_) | Failure::Refused(_)) => &mut self.connect_errors,
             Outcome::Failed(Failure::TimedOut) => &mut self.time_outs,
             Outcome::Failed(Failure::Broken(_) | Failure::Another) | Outcome::WrongCount { .. } => {
                 &mut self.broken_answers
@@ -143,6 +143,7 @@ mod tests {
             (Outcome::Unknown(Vec::new()), 0),
             (Outcome::Digests(Vec::new()), 0),
             (Outcome::Failed(F::Connect(String::new())), 1),
+            (Outcome::Failed(F::Refused(String::new())), 1),
             (Outcome::Failed(F::TimedOut), 2),
             (Outcome::Failed(F::Broken(String::new())), 3),
             (Outcome::WrongCount { sent: 2, got: 1 }, 3),

@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
 use std::time::Duration;
 
 use hyper::Method;
@@ -16,7 +17,7 @@ use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
-use super::transport::Answer;
+use super::transport::{Answer, COPYING};
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
@@ -35,6 +36,8 @@ pub(super) struct PeerTask {
     /// The URL without credentials: its name in logs, states and the store.
     pub(super) name: String,
     pub(super) stop: CancellationToken,
+    /// Whether the peer said last that it has not got its registry together.
+    pub(super) is_copying: AtomicBool,
 }
 
 /// What a sender does next.
@@ -54,7 +57,7 @@ enum Exchanged {
 }
 
 impl PeerTask {
-    pub(super) async fn run(self) {
+    pub(super) async fn run(&self) {
         let now = self.context.clock.now();
         let recovered = self.context.recovered;
         let mut sender = Sender::new(self.load_cursor().await, recovered, now.mono);
@@ -65,6 +68,9 @@ impl PeerTask {
         let mut noted = (sender.cursor(), now.mono);
         let mut behind = Behind::default();
         loop {
+            let copies = !self.context.gate.is_open(self.context.clock.now().mono);
+            let has_it = !self.is_copying.load(atomic::Ordering::Relaxed);
+            sender.hold_back(copies && has_it);
             let step;
             (sender, behind, step) = self.step(sender, behind).await;
             self.show(&sender, step.untold_since);
@@ -79,7 +85,7 @@ impl PeerTask {
                             self.take(&mut sender, outcome).await;
                         }
                         Exchanged::Ourselves => {
-                            debug!(peer.url = %self.name, "{} is this node itself", self.name);
+                            info!(peer.url = %self.name, "{} is this node itself, and no peer", self.name);
                             self.context.states.remove(&self.name);
                             return;
                         }
@@ -187,7 +193,7 @@ impl PeerTask {
             Err(failure) => {
                 match failure {
                     Failure::TimedOut => patience.exhausted(),
-                    Failure::Connect(_) => patience.unreachable(),
+                    Failure::Connect(_) | Failure::Refused(_) => patience.unreachable(),
                     Failure::Broken(_)
                     | Failure::SameId(_)
                     | Failure::Another
@@ -197,6 +203,8 @@ impl PeerTask {
             }
         };
         patience.answered_after(Duration::from_millis(clock.now().mono.since(asked)));
+        let is_copying = answer.headers.contains_key(&COPYING);
+        self.is_copying.store(is_copying, atomic::Ordering::Relaxed);
         let kind = match self.kind_of(&answer) {
             Ok(Some(kind)) => kind,
             Ok(None) => return Exchanged::Ourselves,

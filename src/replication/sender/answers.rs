@@ -146,7 +146,10 @@ impl Sender {
                 self.put_back(flight);
                 self.back_off(now, random);
                 let is_unknown = match failure {
-                    Failure::Connect(_) | Failure::SameId(_) | Failure::Another => true,
+                    Failure::Connect(_)
+                    | Failure::Refused(_)
+                    | Failure::SameId(_)
+                    | Failure::Another => true,
                     Failure::TimedOut | Failure::Broken(_) | Failure::Status(_) => false,
                 };
                 if is_unknown {

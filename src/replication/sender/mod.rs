@@ -61,6 +61,10 @@ const PROBE_AFTER_MS: u64 = 10_000;
 
 /// One peer's sender.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what is known of the peer, one by one"
+)]
 pub struct Sender {
     /// The peer has everything up to here; `None` if it has to be swept first.
     cursor: Option<Lsn>,
@@ -97,6 +101,8 @@ pub struct Sender {
     miscounts: u32,
     failures: u32,
     quiet_until: Millis,
+    /// Comparisons wait.
+    is_held_back: bool,
     /// The last request ended.
     heard_at: Millis,
     was_changes: bool,
@@ -133,6 +139,7 @@ impl Sender {
             miscounts: 0,
             failures: 0,
             quiet_until: Millis::ZERO,
+            is_held_back: false,
             heard_at: now,
             was_changes: false,
             kind: Kind::Unknown,
@@ -180,6 +187,12 @@ impl Sender {
     fn sweep_beside(&mut self) {
         let target = self.sweep.take().map(|(target, _)| target);
         self.sweep = self.cursor.take().or(target).map(|target| (target, None));
+    }
+
+    /// Whether comparisons wait: a node that copies the registry from its peers does not ask those for it
+    /// once more that have it.
+    pub fn hold_back(&mut self, is_held_back: bool) {
+        self.is_held_back = is_held_back;
     }
 
     /// What to do at `now` (monotonic). With a request in flight: nothing.
@@ -410,7 +423,7 @@ impl Sender {
     /// Whether registries are compared: only when the peer should have everything, since differences
     /// are to be expected while changes are on their way.
     fn compares(&self) -> bool {
-        self.kind.is_ours() && self.cursor.is_some()
+        self.kind.is_ours() && self.cursor.is_some() && !self.is_held_back
     }
 
     /// Whether a comparison has waited long enough for changes to come to an end. A peer that was away

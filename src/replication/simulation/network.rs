@@ -102,7 +102,11 @@ impl World {
             } else {
                 millis(CONNECT_TIMEOUT)
             };
-            let failure = Failure::Connect("no connection".into());
+            let failure = if is_refused {
+                Failure::Refused("refused".into())
+            } else {
+                Failure::Connect("no connection".into())
+            };
             return self.after(after, fail(failure));
         };
         if !is_cut && (!is_up || self.nodes[to].epoch != epoch) {
@@ -285,7 +289,9 @@ impl World {
                 link.patience.exhausted();
                 link.connected_to = None;
             }
-            Outcome::Failed(Failure::Connect(_)) => link.patience.unreachable(),
+            Outcome::Failed(Failure::Connect(_) | Failure::Refused(_)) => {
+                link.patience.unreachable();
+            }
             Outcome::Failed(Failure::Broken(_)) => link.connected_to = None,
             _ => {
                 let took = link.last_sent.map_or(0, |at| self.time - at);

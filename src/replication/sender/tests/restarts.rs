@@ -1,0 +1,44 @@
+//! Peers that were gone, and a node that was.
+
+use super::*;
+
+fn refused() -> Outcome {
+    Outcome::Failed(Failure::Refused("nobody".into()))
+}
+
+/// Fails the next request like this, lets the pause pass and has the same peer answer the probe.
+fn comes_back(rig: &mut Rig, failure: Outcome) -> Vec<Effect> {
+    rig.scene.pass(PROBE_AFTER_MS + 1);
+    assert!(matches!(rig.ask(), Ask::Probe | Ask::Digests));
+    rig.answer(failure);
+    rig.rest();
+    assert!(matches!(rig.ask(), Ask::Probe));
+    rig.answer(Outcome::Known(rig.kind.clone()))
+}
+
+#[test]
+fn a_peer_of_our_own_kind_that_refused_connections_is_compared() {
+    let mut rig = Rig::with(ours());
+    rig.scene.register(instance("SHOP", "1"));
+    rig.settle();
+    comes_back(&mut rig, refused());
+    assert!(matches!(rig.ask(), Ask::Digests));
+}
+
+#[test]
+fn a_node_that_copies_tells_but_does_not_compare() {
+    let mut rig = Rig::with(ours());
+    rig.sender.hold_back(true);
+    rig.scene.register(instance("SHOP", "1"));
+    assert_eq!(rig.batch(), ["register 1"]);
+    rig.took(1);
+    for _ in 0..20 {
+        rig.scene.pass(1000);
+        if let Next::Ask(ask) = rig.next() {
+            assert!(matches!(ask, Ask::Probe), "it asks {ask:?}");
+            rig.answer(Outcome::Known(ours()));
+        }
+    }
+    rig.sender.hold_back(false);
+    assert!(matches!(rig.ask(), Ask::Digests));
+}
