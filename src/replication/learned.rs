@@ -1,5 +1,5 @@
 //! What a peer's registry says that this node has not heard: a whole list of instances (`GET apps/`) against
-//! what is here, for the first copy.
+//! what is here. Used for the first copy, and when a Java peer is met whose messages were missed.
 //!
 //! Of nodes of our own kind the registry takes the newer state itself. A Java node says no versions of its own,
 //! and some of what it lists is no news: its answer may be half a minute old, and it forgets

@@ -23,6 +23,7 @@ pub mod holds;
 pub mod inbound;
 mod kept;
 mod learned;
+mod look;
 mod membership;
 pub mod outbound;
 pub mod past;
@@ -45,7 +46,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -94,6 +95,10 @@ pub(crate) struct Context {
     pub(crate) limits: Limits,
     /// Open when this node has its registry together.
     pub(crate) gate: Arc<ReadsGate>,
+    /// What goes on beside the tasks of the peers.
+    pub(crate) tasks: TaskTracker,
+    /// Held by whoever reads a peer's registry beside its task.
+    pub(crate) looks: Semaphore,
     /// Cancelled when nothing more will be said: senders end when their peer has everything.
     pub(crate) finish: CancellationToken,
     seed: AtomicU64,
@@ -162,6 +167,8 @@ pub fn start(
         past: parts.past,
         limits: parts.config.limits.of_decoders(),
         gate: parts.gate,
+        tasks: tasks.clone(),
+        looks: Semaphore::new(1),
         finish: CancellationToken::new(),
         identity: parts.identity,
         incarnation: parts.incarnation,

@@ -23,7 +23,7 @@ pub struct PeerState {
     /// Age of the oldest of them, ms.
     pub lag_ms: u64,
     pub counters: Counters,
-    /// Instances that a comparison repaired, on either side.
+    /// Instances that a comparison repaired, on either side, and what was taken over of a Java peer's registry.
     pub repaired: u64,
     /// What went wrong last, if it still does.
     pub error: Option<String>,
@@ -94,6 +94,14 @@ impl PeerStates {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = states.get_mut(url) {
             count(&mut state.traffic);
+        }
+    }
+
+    /// Counts what was taken over of a peer that is on the list.
+    pub fn count_repaired(&self, url: &str, repaired: u64) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = states.get_mut(url) {
+            state.repaired += repaired;
         }
     }
 

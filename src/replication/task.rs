@@ -13,6 +13,7 @@ use tracing::{debug, info, warn};
 use super::Context;
 use super::behind::{Behind, LogRecords};
 use super::exchange::{self, Message, Reading, Repairing};
+use super::look::look;
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
@@ -330,6 +331,11 @@ impl PeerTask {
                         warn!(peer.url = %self.name, refused, "{refused} instances of {} cannot be read", self.name);
                     }
                     self.submit(repaired.commands).await;
+                }
+                Effect::Look => {
+                    let (context, url) = (self.context.clone(), self.url.clone());
+                    let looking = look(context, url, self.stop.clone());
+                    self.context.tasks.spawn(looking);
                 }
                 Effect::Cursor(_) => {}
                 Effect::GaveUp { app, id, status } => warn!(

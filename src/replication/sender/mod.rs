@@ -58,6 +58,9 @@ const MISCOUNTS_MAX: u32 = 3;
 const SUSPECT_MS: u64 = 60_000;
 /// After how long without an answer, ms, a peer is probed that there is nothing to tell.
 const PROBE_AFTER_MS: u64 = 10_000;
+/// After how long without an answer, ms, a Java peer has given up telling this node things: a lease. Their
+/// queues keep changes for a third of that.
+const LOOK_AFTER_MS: u64 = 90_000;
 
 /// One peer's sender.
 #[derive(Debug)]
@@ -101,6 +104,11 @@ pub struct Sender {
     miscounts: u32,
     failures: u32,
     quiet_until: Millis,
+    /// Since when requests fail.
+    failing_since: Option<Millis>,
+    /// If it is a Java node, its registry is to be read: it may have been told things meanwhile that no log
+    /// brings here.
+    looks: bool,
     /// Comparisons wait.
     is_held_back: bool,
     /// The last request ended.
@@ -139,6 +147,8 @@ impl Sender {
             miscounts: 0,
             failures: 0,
             quiet_until: Millis::ZERO,
+            failing_since: None,
+            looks: recovered > Lsn::ZERO,
             is_held_back: false,
             heard_at: now,
             was_changes: false,

@@ -153,6 +153,8 @@ pub enum Effect {
         /// Rounds of comparisons right before this one that found something too.
         repeated: u32,
     },
+    /// This Java peer may have said things that nobody heard here: read its registry once, beside all else.
+    Look,
     /// The cursor moved: keep it.
     Cursor(Lsn),
     /// An item was given up, since the peer refuses it whatever comes with it.

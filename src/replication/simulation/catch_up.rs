@@ -174,3 +174,40 @@ fn a_peer_that_needs_three_seconds_for_an_answer_gets_everything() {
         assert_eq!(told, Some(world.nodes[0].published.lsn()));
     }
 }
+
+/// The override that every tenth instance is given.
+fn override_some(world: &mut World, at: usize) {
+    for number in (0..INSTANCES).step_by(10) {
+        let client = &world.clients.all[number];
+        let command = Command::SetStatus {
+            app: client.app.clone(),
+            id: client.id.clone(),
+            status: Status::OutOfService,
+            dirty: None,
+        };
+        world.submit(at, &[command], &Origin::Client, Waiting::Nobody);
+    }
+    let next = world.time + 1000;
+    world.run(next);
+}
+
+#[test]
+fn what_a_java_node_was_told_while_nobody_heard_it_is_learned_after_a_restart() {
+    let mut world = begin(1);
+    world.clear_up();
+    let next = world.time + 20_000;
+    world.run(next);
+    world.nodes[0].crash();
+    override_some(&mut world, 1);
+    let time = world.time;
+    world.nodes[1].give_up_telling(0, time);
+    world.clear_up();
+    let next = world.time + 20_000;
+    world.run(next);
+    let here = &world.nodes[0].published.registry;
+    let is_overridden = |lease: &&std::sync::Arc<crate::registry::lease::Lease>| {
+        lease.instance().overridden_status == Status::OutOfService
+    };
+    assert_eq!(here.leases().filter(is_overridden).count(), INSTANCES / 10);
+    assert_same(&world);
+}

@@ -9,6 +9,7 @@ use super::world::{Event, World};
 use crate::registry::change::Origin;
 use crate::registry::command::Overrides;
 use crate::replication::exchange::{self, Message, Reading, Repairing};
+use crate::replication::learned::{learn, tests::listed};
 use crate::replication::past::Removed;
 use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
 use crate::wire::Limits;
@@ -340,6 +341,12 @@ impl World {
                         .into_iter()
                         .map(|(command, _)| command)
                         .collect()
+                }
+                Effect::Look => {
+                    let theirs = listed(&self.nodes[peer].published.registry);
+                    let learned = learn(theirs, false, registry, &past);
+                    assert_eq!(learned.refused, 0, "instances that cannot be read");
+                    learned.commands
                 }
                 Effect::Cursor(_) => continue,
                 Effect::GaveUp { app, id, status } => {

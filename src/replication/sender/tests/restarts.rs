@@ -26,6 +26,23 @@ fn a_peer_of_our_own_kind_that_refused_connections_is_compared() {
 }
 
 #[test]
+fn a_java_peer_that_was_away_for_longer_than_a_lease_is_looked_at() {
+    for (away, is_looked_at) in [(60_000, false), (LOOK_AFTER_MS, true)] {
+        let mut rig = Rig::with(Kind::Java);
+        assert!(matches!(rig.next(), Next::Wait(_)), "a new node copies");
+        rig.scene.pass(PROBE_AFTER_MS + 1);
+        assert!(matches!(rig.ask(), Ask::Probe));
+        rig.answer(failed());
+        rig.scene.pass(away);
+        assert!(matches!(rig.ask(), Ask::Probe));
+        let effects = rig.answer(Outcome::Known(Kind::Java));
+        assert_eq!(matches!(effects[..], [Effect::Look]), is_looked_at);
+        let effects = comes_back(&mut rig, failed());
+        assert!(effects.is_empty(), "once: {effects:?}");
+    }
+}
+
+#[test]
 fn a_node_that_copies_tells_but_does_not_compare() {
     let mut rig = Rig::with(ours());
     rig.sender.hold_back(true);
