@@ -272,4 +272,20 @@ def missed_at_java(cluster):
     expect(len(said) == 1, f"the log says it once: {said}")
 
 
-SCENARIOS = [mixed_mesh, crashes, spring_client, migration, missed_at_java]
+def java_restarted(cluster):
+    """a Java node that was restarted has all instances again, whatever their status, without a heartbeat"""
+    a, j = nodes = ours_and_java(cluster)
+    made = [instance("BACK", status.lower(), status) for status in ("UP", "DOWN", "STARTING", "OUT_OF_SERVICE")]
+    for one in [*made, instance("BACK", "held")]:
+        a.register(one)
+    a.set_status("BACK", "held", "OUT_OF_SERVICE")
+    keys = [f"BACK/{one['instanceId']}" for one in made] + ["BACK/held"]
+    before = equal(nodes, SEEN_S, keys, among=keys)
+    j.kill()
+    wait_for(lambda: "refused" in (a.own("node")["peers"][0]["error"] or ""), SEEN_S, "eurekad notices that it is gone")
+    j.start().ready()
+    after = equal(nodes, SEEN_S, keys, why="the Java node has everything again", among=keys)
+    expect(before == after, f"as it was: {after}")
+
+
+SCENARIOS = [mixed_mesh, crashes, spring_client, migration, missed_at_java, java_restarted]

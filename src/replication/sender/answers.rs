@@ -61,6 +61,11 @@ impl Sender {
                 }
             }
         }
+        let was_gone = std::mem::take(&mut self.was_refused);
+        if was_gone && kind == Kind::Java {
+            // It has begun anew since, with what it got of others, and cannot say what it lacks.
+            self.sweep_beside();
+        }
         self.met = kind.clone();
         self.kind = kind;
     }
@@ -145,6 +150,7 @@ impl Sender {
             Outcome::Failed(failure) => {
                 self.put_back(flight);
                 self.back_off(now, random);
+                self.was_refused |= matches!(failure, Failure::Refused(_));
                 let is_unknown = match failure {
                     Failure::Connect(_)
                     | Failure::Refused(_)

@@ -106,6 +106,8 @@ pub struct Sender {
     quiet_until: Millis,
     /// Since when requests fail.
     failing_since: Option<Millis>,
+    /// A connection was refused since the peer was met last.
+    was_refused: bool,
     /// If it is a Java node, its registry is to be read: it may have been told things meanwhile that no log
     /// brings here.
     looks: bool,
@@ -148,6 +150,7 @@ impl Sender {
             failures: 0,
             quiet_until: Millis::ZERO,
             failing_since: None,
+            was_refused: false,
             looks: recovered > Lsn::ZERO,
             is_held_back: false,
             heard_at: now,

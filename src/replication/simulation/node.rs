@@ -292,6 +292,12 @@ impl SimNode {
         self.links.clear();
     }
 
+    /// It has nothing on its disk, as the original.
+    pub(super) fn lose_everything(&mut self) {
+        self.durable.clear();
+        self.noted.clear();
+    }
+
     /// Recovers from what is durable; every lease gets a full duration.
     pub(super) fn restart(&mut self, time: u64) {
         let mono = self.now(time).mono;

@@ -17,6 +17,51 @@ fn comes_back(rig: &mut Rig, failure: Outcome) -> Vec<Effect> {
 }
 
 #[test]
+fn a_java_peer_that_refused_connections_is_swept_once() {
+    let mut rig = Rig::with(Kind::Java);
+    rig.scene.register(instance("SHOP", "1"));
+    rig.settle();
+    comes_back(&mut rig, refused());
+    assert_eq!(rig.batch(), ["beat 1"]);
+    rig.took(1);
+    assert_eq!(rig.sender.cursor(), Some(Lsn(1)));
+    assert!(matches!(rig.next(), Next::Wait(_)));
+    for failure in [failed(), Outcome::Failed(Failure::Connect("late".into()))] {
+        rig.scene.pass(PROBE_AFTER_MS + 1);
+        assert!(matches!(rig.ask(), Ask::Probe));
+        rig.answer(failure);
+        rig.rest();
+        assert!(matches!(rig.ask(), Ask::Probe));
+        rig.answer(Outcome::Known(Kind::Java));
+        assert!(
+            matches!(rig.next(), Next::Wait(_)),
+            "it was there all along"
+        );
+    }
+}
+
+#[test]
+fn a_java_peer_that_refused_connections_from_the_start_is_swept() {
+    let scene = Scene::new(&Rules::default());
+    let sender = Sender::new(Some(Lsn(1)), Lsn(1), scene.now.mono);
+    let mut rig = Rig {
+        scene,
+        sender,
+        kind: Kind::Java,
+        first: Lsn(1),
+    };
+    rig.scene.register(instance("SHOP", "1"));
+    assert!(matches!(rig.ask(), Ask::Probe));
+    rig.answer(refused());
+    rig.rest();
+    assert!(matches!(rig.ask(), Ask::Probe));
+    let effects = rig.answer(Outcome::Known(Kind::Java));
+    // This node had a store: that peer may know more by now.
+    assert!(matches!(effects[..], [Effect::Look]), "{effects:?}");
+    assert_eq!(rig.batch(), ["beat 1"]);
+}
+
+#[test]
 fn a_peer_of_our_own_kind_that_refused_connections_is_compared() {
     let mut rig = Rig::with(ours());
     rig.scene.register(instance("SHOP", "1"));
