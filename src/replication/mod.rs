@@ -66,7 +66,7 @@ use dns::{Dns, Names};
 use membership::Membership;
 use past::Past;
 use state::PeerStates;
-use task::PeerTask;
+use task::{End, PeerTask};
 use transport::{Identity, Transport};
 
 /// Below a peer's base URL: renewals as numbers.
@@ -319,7 +319,7 @@ async fn run_peer(
         stop: stop.clone(),
         is_copying: AtomicBool::new(false),
     };
-    task.run().await;
+    while task.run().await == End::Ourselves && task.finds_another().await {}
     if stop.is_cancelled() {
         states.remove(&name);
     }

@@ -17,6 +17,7 @@ use super::look::look;
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
+use super::reconcile::Digests;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
 use super::transport::{Answer, COPYING};
 use crate::changelog::Request;
@@ -30,6 +31,8 @@ use crate::wire::Draft;
 const GATHER: Duration = Duration::from_millis(10);
 /// Least time between two notes of the cursor.
 const NOTE_CURSOR_MS: u64 = 1000;
+/// Longest time between two looks at who is at a URL that led to this node itself.
+const ASK_SELF_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) struct PeerTask {
     pub(super) context: Arc<Context>,
@@ -39,6 +42,14 @@ pub(super) struct PeerTask {
     pub(super) stop: CancellationToken,
     /// Whether the peer said last that it has not got its registry together.
     pub(super) is_copying: AtomicBool,
+}
+
+/// Why a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Stopped,
+    /// The URL leads to this very node.
+    Ourselves,
 }
 
 /// What a sender does next.
@@ -58,7 +69,7 @@ enum Exchanged {
 }
 
 impl PeerTask {
-    pub(super) async fn run(&self) {
+    pub(super) async fn run(&self) -> End {
         let now = self.context.clock.now();
         let recovered = self.context.recovered;
         let mut sender = Sender::new(self.load_cursor().await, recovered, now.mono);
@@ -88,7 +99,7 @@ impl PeerTask {
                         Exchanged::Ourselves => {
                             info!(peer.url = %self.name, "{} is this node itself, and no peer", self.name);
                             self.context.states.remove(&self.name);
-                            return;
+                            return End::Ourselves;
                         }
                     }
                 }
@@ -109,7 +120,7 @@ impl PeerTask {
                         () = tokio::time::sleep(Duration::from_millis(pause)) => {}
                         changed = moved.changed(), if !sender.is_failing() => {
                             if changed.is_err() {
-                                return;
+                                return End::Stopped;
                             }
                             tokio::time::sleep(GATHER).await;
                         }
@@ -118,7 +129,48 @@ impl PeerTask {
             }
             if self.stop.is_cancelled() {
                 self.note_cursor(&sender, (None, Millis::ZERO)).await;
-                return;
+                return End::Stopped;
+            }
+        }
+    }
+
+    /// Asks now and then who is at a URL that leads to this very node, since names come to stand for others
+    /// and balancers choose. Whether somebody else is there, or nobody; otherwise the node ends.
+    pub(super) async fn finds_another(&self) -> bool {
+        let (context, peers) = (&self.context, &self.context.peers);
+        // A connection that is kept open leads to where it always led.
+        let unused = peers.connection_idle_timeout + Duration::from_secs(1);
+        let pause = peers.update_interval.min(ASK_SELF_EVERY).max(unused);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return false,
+                () = context.finish.cancelled() => return false,
+                () = tokio::time::sleep(pause) => {}
+            }
+            let (state, now) = (context.log.snapshot(), context.clock.now().mono);
+            let nothing = Digests::default();
+            let Message {
+                path,
+                content_type,
+                body,
+            } = exchange::message(
+                &Ask::Probe,
+                &Kind::Unknown,
+                &state,
+                &nothing,
+                &context.own_id,
+                now,
+            );
+            let timeout = peers.connect_timeout + peers.read_timeout;
+            let sent = context
+                .transport
+                .send(&self.url, Method::POST, path, content_type, body, timeout)
+                .await;
+            let is_this_node = sent.is_ok_and(|answer| matches!(self.kind_of(&answer), Ok(None)));
+            if !is_this_node {
+                info!(peer.url = %self.name, "{} is not this node itself any more", self.name);
+                return true;
             }
         }
     }
