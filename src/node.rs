@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
 use crate::cache::{self, ResponseCache};
-use crate::changelog::{ChangeLog, Facts, StoreHealth, WriterSettings, recover};
+use crate::changelog::{ChangeLog, StoreHealth, WriterSettings, recover};
 use crate::clock::Clock;
 use crate::config::{self, Config, OnDamagedStore, OnStoreFailure};
 use crate::history::Index;
@@ -72,7 +72,8 @@ impl Node {
         let retention_ms = millis(config.registry.delta_retention);
 
         let options = store_options(&config);
-        let recovered = {
+        let copies = config.peers.has_peers() && config.peers.fetch_registry;
+        let (recovered, has_to_copy) = {
             let (options, clock, rules) = (options.clone(), clock.clone(), rules.clone());
             // Without space for changes the node serves what it has, as one that runs does.
             let options = StoreOptions {
@@ -88,7 +89,11 @@ impl Node {
                         info!(done, total, "replayed {done} of {total} records");
                     }
                 };
-                recover(opened, rules, retention_ms, clock.now(), &mut progress)
+                let recovered = recover(opened, rules, retention_ms, clock.now(), &mut progress)?;
+                let is_empty = recovered.facts.is_empty;
+                // Nothing has been written yet: what comes lies behind the mark.
+                let has_to_copy = replication::has_to_copy(&*recovered.reader, is_empty, copies)?;
+                Ok((recovered, has_to_copy))
             };
             tokio::task::spawn_blocking(recovery)
                 .await
@@ -148,7 +153,8 @@ impl Node {
         }));
         let gate = Arc::new(ReadsGate::opening_at(reads_open_at(
             &config,
-            &facts,
+            facts.is_empty,
+            has_to_copy,
             serving_since,
         )));
         let identity = Identity {
@@ -224,7 +230,7 @@ impl Node {
                     past,
                     identity,
                     incarnation: facts.incarnation.clone(),
-                    is_empty: facts.is_empty,
+                    has_to_copy,
                     tls,
                     gate,
                 },
@@ -429,11 +435,10 @@ fn tell_progress(progress: Progress) {
     }
 }
 
-/// When cached reads are answered at the latest (`protocol.md` 5.7): at once, unless nothing was
-/// recovered and either there are peers to copy from, or the count given at opening is 0.
-fn reads_open_at(config: &Config, facts: &Facts, now: Millis) -> Millis {
-    let has_to_copy = config.peers.has_peers() && config.peers.fetch_registry;
-    if facts.is_empty && (has_to_copy || config.registry.open_for_traffic_count == 0) {
+/// When cached reads are answered at the latest (`protocol.md` 5.7): at once, unless the registry has to
+/// be copied from a peer first, or nothing was recovered and the count given at opening is 0.
+fn reads_open_at(config: &Config, is_empty: bool, has_to_copy: bool, now: Millis) -> Millis {
+    if has_to_copy || (is_empty && config.registry.open_for_traffic_count == 0) {
         now.plus(millis(config.registry.wait_when_sync_empty))
     } else {
         Millis::ZERO

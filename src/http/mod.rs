@@ -337,7 +337,7 @@ impl Api {
         }
         serde_json::json!({
             "open": false,
-            "reason": "the store was empty: the registry is being copied from a peer",
+            "reason": "the store was empty when the node began: the registry is being copied from a peer",
             "opens_in_ms": opens_in_ms,
         })
     }

@@ -200,3 +200,41 @@ async fn nodes_find_each_other_by_srv_records_and_lose_each_other_with_them() {
     alone.stop().await.unwrap();
     other.stop().await.unwrap();
 }
+
+/// A port that nobody uses at this moment on either address.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_led_to_the_node_itself_is_followed_when_it_leads_to_another() {
+    const PEER: &str = "peer.test";
+    let dns = Server::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let settings = |address: &str| {
+        [
+            format!("--server.port={port}"),
+            format!("--server.address={address}"),
+            format!("--eurekad.dns-servers={}", dns.address()),
+            format!("--eureka.client.service-url.defaultZone=http://{PEER}:{port}/eureka/"),
+            "--eureka.server.peer-eureka-nodes-update-interval-ms=50".to_owned(),
+            "--eureka.server.peer-node-connection-idle-timeout-seconds=1".to_owned(),
+        ]
+    };
+    dns.records(PEER, A, 1, &[a([127, 0, 0, 1])]);
+    let first = node_with("a.test", dir.path(), &settings("127.0.0.1")).await;
+    // Long enough for it to ask who is there.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    has_peers(&first, &[]).await;
+    register(&first, "early").await;
+
+    dns.records(PEER, A, 1, &[a([127, 0, 0, 2])]);
+    let second = node_with("b.test", dir.path(), &settings("127.0.0.2")).await;
+    arrives(&second, "early").await;
+    has_peers(&first, &[format!("http://{PEER}:{port}/eureka/")]).await;
+
+    first.stop().await.unwrap();
+    second.stop().await.unwrap();
+}

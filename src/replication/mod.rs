@@ -22,6 +22,8 @@ pub mod exchange;
 pub mod holds;
 pub mod inbound;
 mod kept;
+mod learned;
+mod look;
 mod membership;
 pub mod outbound;
 pub mod past;
@@ -42,14 +44,15 @@ pub mod transport;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::info;
 
-pub use bootstrap::ReadsGate;
+pub use bootstrap::{ReadsGate, has_to_copy};
 pub use inbound::Compared;
 use reconcile::DigestCache;
 
@@ -63,7 +66,7 @@ use dns::{Dns, Names};
 use membership::Membership;
 use past::Past;
 use state::PeerStates;
-use task::PeerTask;
+use task::{End, PeerTask};
 use transport::{Identity, Transport};
 
 /// Below a peer's base URL: renewals as numbers.
@@ -90,6 +93,12 @@ pub(crate) struct Context {
     pub(crate) digests: Arc<DigestCache>,
     pub(crate) past: Arc<dyn Past>,
     pub(crate) limits: Limits,
+    /// Open when this node has its registry together.
+    pub(crate) gate: Arc<ReadsGate>,
+    /// What goes on beside the tasks of the peers.
+    pub(crate) tasks: TaskTracker,
+    /// Held by whoever reads a peer's registry beside its task.
+    pub(crate) looks: Semaphore,
     /// Cancelled when nothing more will be said: senders end when their peer has everything.
     pub(crate) finish: CancellationToken,
     seed: AtomicU64,
@@ -117,20 +126,20 @@ pub struct Parts {
     pub past: Arc<dyn Past>,
     pub identity: Identity,
     pub incarnation: String,
-    /// The store was empty: the registry has to be copied from a peer first.
-    pub is_empty: bool,
+    /// The registry has to be copied from a peer first ([`has_to_copy`]).
+    pub has_to_copy: bool,
     /// What connections to peers over https are made with.
     pub tls: TlsClient,
     /// Opened when the copy is done.
     pub gate: Arc<ReadsGate>,
 }
 
-/// Starts replication: the copy if the store is empty, a task per peer, the refresh of the list of
+/// Starts replication: the copy if there is to be one, a task per peer, the refresh of the list of
 /// peers, and the node's own registration.
 ///
 /// When `closing` is cancelled, no request comes any more and the copy is broken off: a node that has not
-/// begun by then does not begin. When `leave` is cancelled, the node takes its registration back and ends when every peer that answers
-/// has been told everything; `stop` ends all at once.
+/// begun by then does not begin. When `leave` is cancelled, the node takes its registration back and ends
+/// when every peer that answers has been told everything; `stop` ends all at once.
 pub fn start(
     parts: Parts,
     tasks: &TaskTracker,
@@ -140,7 +149,7 @@ pub fn start(
 ) {
     let peers = parts.config.peers.clone();
     let dns = Dns::new(&peers.dns_servers, parts.clock.clone());
-    let mut membership = Membership::new(&peers, dns.clone());
+    let membership = Membership::new(&peers, dns.clone());
     let now = parts.clock.now();
     let context = Arc::new(Context {
         transport: Transport::new(
@@ -159,6 +168,9 @@ pub fn start(
         digests: parts.digests,
         past: parts.past,
         limits: parts.config.limits.of_decoders(),
+        gate: parts.gate,
+        tasks: tasks.clone(),
+        looks: Semaphore::new(1),
         finish: CancellationToken::new(),
         identity: parts.identity,
         incarnation: parts.incarnation,
@@ -166,42 +178,76 @@ pub fn start(
         peers,
         seed: AtomicU64::new(now.wall.0 ^ now.mono.0.rotate_left(32)),
     });
-    let (gate, config) = (parts.gate, parts.config);
-    let (is_empty, tracker) = (parts.is_empty, tasks.clone());
+    let (config, has_to_copy) = (parts.config, parts.has_to_copy);
+    let tracker = tasks.clone();
     let (closing, leave, stop) = (closing.clone(), leave.clone(), stop.clone());
+    let (listing, list) = watch::channel(Listed::default());
     tasks.spawn(async move {
-        if is_empty && context.peers.fetch_registry {
-            bootstrap::copy(&context, &config, &mut membership, &gate, &closing).await;
-        }
-        // A node that is stopped before it has begun opens nothing and is no instance.
-        let is_staying = !closing.is_cancelled();
-        if is_staying {
-            gate.open();
-        }
-        let own = (is_staying && config.peers.register_with_eureka).then(|| {
-            let own = self_registration::run(context.clone(), config.clone(), leave.clone());
-            tracker.spawn(own)
-        });
-        supervise(&context, membership, tracker, &leave, &stop).await;
-        if let Some(own) = own {
-            // If it panicked, the runtime has said so.
-            let _ = own.await;
-        }
+        let opening = tracker.spawn(open(
+            context.clone(),
+            config,
+            has_to_copy.then_some(list),
+            closing,
+            leave.clone(),
+        ));
+        supervise(&context, membership, &listing, tracker, &leave, &stop).await;
+        // If it panicked, the runtime has said so.
+        let _ = opening.await;
         context.finish.cancel();
     });
 }
 
-/// Keeps a task per peer as the list of peers changes, until the node leaves. The tasks end with `stop`.
+/// Opens the node for reads, once it has a copy of the registry where it needs one, and registers it from
+/// then on until it leaves. One that is stopped before opens nothing and is no instance.
+async fn open(
+    context: Arc<Context>,
+    config: Arc<Config>,
+    copied_from: Option<watch::Receiver<Listed>>,
+    closing: CancellationToken,
+    leave: CancellationToken,
+) {
+    if let Some(list) = copied_from {
+        if !bootstrap::copy(&context, &config, list, &closing).await {
+            return;
+        }
+        context.gate.open();
+        bootstrap::opened(&context, &leave).await;
+    }
+    if closing.is_cancelled() {
+        return;
+    }
+    context.gate.open();
+    if config.peers.register_with_eureka {
+        self_registration::run(context, config, leave).await;
+    }
+}
+
+/// Who the peers are.
+#[derive(Clone, Debug, Default)]
+struct Listed {
+    urls: Vec<ServiceUrl>,
+    /// Whether that is all of them, as far as DNS can tell.
+    is_settled: bool,
+}
+
+/// Keeps a task per peer as the list of peers changes, and tells the list, until the node leaves. The tasks
+/// end with `stop`.
 async fn supervise<N: Names>(
     context: &Arc<Context>,
     mut membership: Membership<N>,
+    listing: &watch::Sender<Listed>,
     tasks: TaskTracker,
     leave: &CancellationToken,
     stop: &CancellationToken,
 ) {
     let mut running = Running::default();
     loop {
-        running.follow(context, membership.urls(), &tasks, stop);
+        let urls = membership.urls();
+        listing.send_replace(Listed {
+            urls: urls.clone(),
+            is_settled: membership.is_settled(),
+        });
+        running.follow(context, urls, &tasks, stop);
         tokio::select! {
             biased;
             () = leave.cancelled() => return,
@@ -218,8 +264,7 @@ async fn supervise<N: Names>(
 /// The tasks of the peers, by the peers' names.
 #[derive(Debug, Default)]
 struct Running {
-    /// Of the peers on the list, those included whose task has ended because it found this very node:
-    /// it is not tried again as long as the list names it.
+    /// Of the peers on the list, those included that are this very node for the time being.
     tasks: BTreeMap<String, (CancellationToken, JoinHandle<()>)>,
     /// Of peers that are gone, until they have come to an end.
     ending: BTreeMap<String, JoinHandle<()>>,
@@ -280,8 +325,9 @@ async fn run_peer(
         url,
         name: name.clone(),
         stop: stop.clone(),
+        is_copying: AtomicBool::new(false),
     };
-    task.run().await;
+    while task.run().await == End::Ourselves && task.finds_another().await {}
     if stop.is_cancelled() {
         states.remove(&name);
     }

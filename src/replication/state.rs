@@ -23,7 +23,7 @@ pub struct PeerState {
     /// Age of the oldest of them, ms.
     pub lag_ms: u64,
     pub counters: Counters,
-    /// Instances that a comparison repaired, on either side.
+    /// Instances that a comparison repaired, on either side, and what was taken over of a Java peer's registry.
     pub repaired: u64,
     /// What went wrong last, if it still does.
     pub error: Option<String>,
@@ -63,7 +63,7 @@ impl Traffic {
             | Outcome::Unknown(_)
             | Outcome::Digests(_)
             | Outcome::Compared(_) => &mut self.answered,
-            Outcome::Failed(Failure::Connect(_)) => &mut self.connect_errors,
+            Outcome::Failed(Failure::Connect(_) | Failure::Refused(_)) => &mut self.connect_errors,
             Outcome::Failed(Failure::TimedOut) => &mut self.time_outs,
             Outcome::Failed(Failure::Broken(_) | Failure::Another) | Outcome::WrongCount { .. } => {
                 &mut self.broken_answers
@@ -94,6 +94,14 @@ impl PeerStates {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = states.get_mut(url) {
             count(&mut state.traffic);
+        }
+    }
+
+    /// Counts what was taken over of a peer that is on the list.
+    pub fn count_repaired(&self, url: &str, repaired: u64) {
+        let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = states.get_mut(url) {
+            state.repaired += repaired;
         }
     }
 
@@ -143,6 +151,7 @@ mod tests {
             (Outcome::Unknown(Vec::new()), 0),
             (Outcome::Digests(Vec::new()), 0),
             (Outcome::Failed(F::Connect(String::new())), 1),
+            (Outcome::Failed(F::Refused(String::new())), 1),
             (Outcome::Failed(F::TimedOut), 2),
             (Outcome::Failed(F::Broken(String::new())), 3),
             (Outcome::WrongCount { sent: 2, got: 1 }, 3),

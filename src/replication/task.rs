@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
 use std::time::Duration;
 
 use hyper::Method;
@@ -12,11 +13,13 @@ use tracing::{debug, info, warn};
 use super::Context;
 use super::behind::{Behind, LogRecords};
 use super::exchange::{self, Message, Reading, Repairing};
+use super::look::look;
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
+use super::reconcile::Digests;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
-use super::transport::Answer;
+use super::transport::{Answer, COPYING};
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
@@ -28,6 +31,8 @@ use crate::wire::Draft;
 const GATHER: Duration = Duration::from_millis(10);
 /// Least time between two notes of the cursor.
 const NOTE_CURSOR_MS: u64 = 1000;
+/// Longest time between two looks at who is at a URL that led to this node itself.
+const ASK_SELF_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) struct PeerTask {
     pub(super) context: Arc<Context>,
@@ -35,6 +40,16 @@ pub(super) struct PeerTask {
     /// The URL without credentials: its name in logs, states and the store.
     pub(super) name: String,
     pub(super) stop: CancellationToken,
+    /// Whether the peer said last that it has not got its registry together.
+    pub(super) is_copying: AtomicBool,
+}
+
+/// Why a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Stopped,
+    /// The URL leads to this very node.
+    Ourselves,
 }
 
 /// What a sender does next.
@@ -54,7 +69,7 @@ enum Exchanged {
 }
 
 impl PeerTask {
-    pub(super) async fn run(self) {
+    pub(super) async fn run(&self) -> End {
         let now = self.context.clock.now();
         let recovered = self.context.recovered;
         let mut sender = Sender::new(self.load_cursor().await, recovered, now.mono);
@@ -65,6 +80,9 @@ impl PeerTask {
         let mut noted = (sender.cursor(), now.mono);
         let mut behind = Behind::default();
         loop {
+            let copies = !self.context.gate.is_open(self.context.clock.now().mono);
+            let has_it = !self.is_copying.load(atomic::Ordering::Relaxed);
+            sender.hold_back(copies && has_it);
             let step;
             (sender, behind, step) = self.step(sender, behind).await;
             self.show(&sender, step.untold_since);
@@ -79,9 +97,9 @@ impl PeerTask {
                             self.take(&mut sender, outcome).await;
                         }
                         Exchanged::Ourselves => {
-                            debug!(peer.url = %self.name, "{} is this node itself", self.name);
+                            info!(peer.url = %self.name, "{} is this node itself, and no peer", self.name);
                             self.context.states.remove(&self.name);
-                            return;
+                            return End::Ourselves;
                         }
                     }
                 }
@@ -102,7 +120,7 @@ impl PeerTask {
                         () = tokio::time::sleep(Duration::from_millis(pause)) => {}
                         changed = moved.changed(), if !sender.is_failing() => {
                             if changed.is_err() {
-                                return;
+                                return End::Stopped;
                             }
                             tokio::time::sleep(GATHER).await;
                         }
@@ -111,7 +129,48 @@ impl PeerTask {
             }
             if self.stop.is_cancelled() {
                 self.note_cursor(&sender, (None, Millis::ZERO)).await;
-                return;
+                return End::Stopped;
+            }
+        }
+    }
+
+    /// Asks now and then who is at a URL that leads to this very node, since names come to stand for others
+    /// and balancers choose. Whether somebody else is there, or nobody; otherwise the node ends.
+    pub(super) async fn finds_another(&self) -> bool {
+        let (context, peers) = (&self.context, &self.context.peers);
+        // A connection that is kept open leads to where it always led.
+        let unused = peers.connection_idle_timeout + Duration::from_secs(1);
+        let pause = peers.update_interval.min(ASK_SELF_EVERY).max(unused);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return false,
+                () = context.finish.cancelled() => return false,
+                () = tokio::time::sleep(pause) => {}
+            }
+            let (state, now) = (context.log.snapshot(), context.clock.now());
+            let nothing = Digests::default();
+            let Message {
+                path,
+                content_type,
+                body,
+            } = exchange::message(
+                &Ask::Probe,
+                &Kind::Unknown,
+                &state,
+                &nothing,
+                &context.own_id,
+                now,
+            );
+            let timeout = peers.connect_timeout + peers.read_timeout;
+            let sent = context
+                .transport
+                .send(&self.url, Method::POST, path, content_type, body, timeout)
+                .await;
+            let is_this_node = sent.is_ok_and(|answer| matches!(self.kind_of(&answer), Ok(None)));
+            if !is_this_node {
+                info!(peer.url = %self.name, "{} is not this node itself any more", self.name);
+                return true;
             }
         }
     }
@@ -187,7 +246,7 @@ impl PeerTask {
             Err(failure) => {
                 match failure {
                     Failure::TimedOut => patience.exhausted(),
-                    Failure::Connect(_) => patience.unreachable(),
+                    Failure::Connect(_) | Failure::Refused(_) => patience.unreachable(),
                     Failure::Broken(_)
                     | Failure::SameId(_)
                     | Failure::Another
@@ -197,6 +256,8 @@ impl PeerTask {
             }
         };
         patience.answered_after(Duration::from_millis(clock.now().mono.since(asked)));
+        let is_copying = answer.headers.contains_key(&COPYING);
+        self.is_copying.store(is_copying, atomic::Ordering::Relaxed);
         let kind = match self.kind_of(&answer) {
             Ok(Some(kind)) => kind,
             Ok(None) => return Exchanged::Ourselves,
@@ -322,6 +383,11 @@ impl PeerTask {
                         warn!(peer.url = %self.name, refused, "{refused} instances of {} cannot be read", self.name);
                     }
                     self.submit(repaired.commands).await;
+                }
+                Effect::Look => {
+                    let (context, url) = (self.context.clone(), self.url.clone());
+                    let looking = look(context, url, self.stop.clone());
+                    self.context.tasks.spawn(looking);
                 }
                 Effect::Cursor(_) => {}
                 Effect::GaveUp { app, id, status } => warn!(

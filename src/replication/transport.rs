@@ -119,7 +119,7 @@ impl Transport {
     /// Sends a request and reads the whole answer within `timeout`.
     ///
     /// # Errors
-    /// [`Failure::Connect`], [`Failure::TimedOut`], or [`Failure::Broken`] if the answer is cut off
+    /// [`Failure::Connect`], [`Failure::Refused`], [`Failure::TimedOut`], or [`Failure::Broken`] if the answer is cut off
     /// or too long. Any status is an answer.
     pub async fn send(
         &self,
@@ -229,9 +229,23 @@ fn count_request(traffic: &mut Traffic, path: &str, body: &[u8]) {
 fn failure(error: &Error) -> Failure {
     match tls::explain(error) {
         Some(why) => Failure::Connect(why),
+        None if error.is_connect() && is_refused(error) => Failure::Refused(with_causes(error)),
         None if error.is_connect() => Failure::Connect(with_causes(error)),
         None => Failure::Broken(with_causes(error)),
     }
+}
+
+/// Whether a machine said that nobody takes connections there.
+fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// An error with its causes on one line. URLs are no part of these texts.

@@ -2,6 +2,7 @@
 import contextlib
 import pathlib
 import subprocess
+import time
 
 import harness
 from nodes import (
@@ -233,4 +234,58 @@ def migration(cluster):
         expect(traffic.errors == 0, f"{traffic.errors} heartbeats found no node")
 
 
-SCENARIOS = [mixed_mesh, crashes, spring_client, migration]
+# Java nodes try to tell a peer something for 30 s, and then no more.
+GIVES_UP_S = 40
+
+
+def ours_and_java(cluster):
+    """One of each, started together."""
+    a, j = cluster.add(Eurekad), cluster.add(Java)
+    cluster.mesh()
+    cluster.start()
+    return a, j
+
+
+def missed_at_java(cluster):
+    """what a Java node was told of while eurekad was away, and gave up telling it, eurekad learns when it is back"""
+    a, j = nodes = ours_and_java(cluster)
+    made = [instance("MISSED", case) for case in ("held", "meta", "gone", "kept", "plain")]
+    for one in made:
+        j.register(one)
+    keys = [f"MISSED/{one['instanceId']}" for one in made]
+    equal(nodes, SEEN_S, keys, among=keys)
+    a.set_status("MISSED", "kept", "OUT_OF_SERVICE")
+    a.cancel("MISSED", "gone")
+    keys.remove("MISSED/gone")
+    equal(nodes, SEEN_S, keys, ["MISSED/gone"], among=[*keys, "MISSED/gone"])
+    a.kill()
+    j.set_status("MISSED", "held", "OUT_OF_SERVICE")
+    j.put_metadata("MISSED", "meta", "color", "green")
+    time.sleep(GIVES_UP_S)
+    a.start().ready()
+    _, found = equal(nodes, SEEN_S, keys, ["MISSED/gone"], "eurekad has what it missed", among=[*keys, "MISSED/gone"])
+    for case in ("held", "kept"):
+        expect(found[f"MISSED/{case}"][:2] == ("OUT_OF_SERVICE", "OUT_OF_SERVICE"), f"{case} is overridden: {found}")
+    expect(("color", "green") in found["MISSED/meta"][4], f"the metadata is there: {found}")
+    expect(found["MISSED/plain"][:2] == ("UP", "UNKNOWN"), f"what was left alone is as it was: {found}")
+    said = [line for line in a.log.read_text().splitlines() if "taken over" in line]
+    expect(len(said) == 1, f"the log says it once: {said}")
+
+
+def java_restarted(cluster):
+    """a Java node that was restarted has all instances again, whatever their status, without a heartbeat"""
+    a, j = nodes = ours_and_java(cluster)
+    made = [instance("BACK", status.lower(), status) for status in ("UP", "DOWN", "STARTING", "OUT_OF_SERVICE")]
+    for one in [*made, instance("BACK", "held")]:
+        a.register(one)
+    a.set_status("BACK", "held", "OUT_OF_SERVICE")
+    keys = [f"BACK/{one['instanceId']}" for one in made] + ["BACK/held"]
+    before = equal(nodes, SEEN_S, keys, among=keys)
+    j.kill()
+    wait_for(lambda: "refused" in (a.own("node")["peers"][0]["error"] or ""), SEEN_S, "eurekad notices that it is gone")
+    j.start().ready()
+    after = equal(nodes, SEEN_S, keys, why="the Java node has everything again", among=keys)
+    expect(before == after, f"as it was: {after}")
+
+
+SCENARIOS = [mixed_mesh, crashes, spring_client, migration, missed_at_java, java_restarted]

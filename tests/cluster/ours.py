@@ -6,8 +6,8 @@ import time
 
 import harness
 from nodes import (
-    READY_S, Eurekad, Traffic, beats, dirty_now, equal, expect, instance, pipelined, register_everywhere, shuffled,
-    wait_for,
+    READY_S, Eurekad, Traffic, beats, dirty_now, equal, expect, free_port, instance, pipelined, register_everywhere,
+    shuffled, wait_for,
 )
 
 HEALED_S = 5  # what the README promises: equal within that of the end of any partition
@@ -512,5 +512,61 @@ def nobody_to_copy_from(cluster):
     wait_for(lambda: a.own("node")["peers"][0]["reachable"], CPU_S, "and replicates to it")
 
 
-SCENARIOS = [copy_before_reads, partition, catch_up, restart_all, bad_weather, slow_peer, double_id, noisy_client,
+def copy_cut_off(cluster):
+    """a node that ended before it had a copy looks for one again, and does not open with what clients told it"""
+    a, b = cluster.eurekads(2)
+    links = cluster.linked()
+    a.start()
+    b.start()
+    for node in (a, b):
+        node.ready()
+    made = [instance(f"CUT-{n % 7}", f"i{n}") for n in range(700)]
+    register_everywhere([a], made)
+    b.kill()
+    b.empty()
+    for link in links.values():
+        link.set("hole")
+    b.start()
+    mine = instance("CUT-MINE", "mine")
+    wait_for(lambda: b.ask("apps/CUT-MINE", "POST", {"instance": mine})[0] == 204, 60, "it takes registrations")
+    expect(b.ask("apps")[0] == 403, "and answers no reads")
+    b.kill()
+    b.start()
+    wait_for(lambda: b.ask("apps/CUT-MINE/mine")[0] == 200, 60, "it is back with what it was told")
+    time.sleep(2)
+    expect(b.ask("apps")[0] == 403, "it still answers no reads")
+    # only the way to its peer: what it has then, it has copied
+    links[b, a].set("fair")
+    b.ready()
+    lacking = set(keys_of([*made, mine])) - set(b.content()[1])
+    expect(not lacking, f"its first answer lacks {len(lacking)}: {list(lacking)[:3]}")
+    for link in links.values():
+        link.set("fair")
+    equal([a, b], CPU_S, keys_of([*made, mine]))
+    b.kill()
+    for link in links.values():
+        link.set("hole")
+    b.start().ready()
+    lacking = set(keys_of(made)) - set(b.content()[1])
+    expect(not lacking, f"once it has opened, it opens at once, alone: {list(lacking)[:3]}")
+
+
+def dead_peer(cluster):
+    """new nodes tell each other what clients tell them while a listed node is dead, and open without it"""
+    nodes = a, b = cluster.eurekads(2)
+    dead = f"http://127.0.0.9:{free_port('127.0.0.9')}/eureka/"
+    for node in nodes:
+        node.peers = [a.url, b.url, dead]
+        node.start()
+    one = instance("NEW", "n1")
+    wait_for(lambda: a.ask("apps/NEW", "POST", {"instance": one})[0] == 204, 60, "it takes registrations")
+    wait_for(lambda: b.beat("NEW", "n1", one["lastDirtyTimestamp"]) == 200, CPU_S, "its client can go to the other one")
+    expect([node.ask("apps")[0] for node in nodes] == [403] * 2, "neither answers reads: the third may have a registry")
+    # the configured wait is five minutes
+    for node in nodes:
+        node.ready(120)
+    equal(nodes, CPU_S, ["NEW/n1"])
+
+
+SCENARIOS = [copy_before_reads, copy_cut_off, dead_peer, partition, catch_up, restart_all, bad_weather, slow_peer, double_id, noisy_client,
              credentials, holds, callers, nobody_to_copy_from]

@@ -3,7 +3,7 @@
 use super::flight::{Flight, Lane, Suspect};
 use super::{
     BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
-    MISCOUNTS_MAX, Outcome, REPAIRS_MAX, SUSPECT_MS, Sender,
+    LOOK_AFTER_MS, MISCOUNTS_MAX, Outcome, REPAIRS_MAX, SUSPECT_MS, Sender,
 };
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
@@ -61,6 +61,11 @@ impl Sender {
                 }
             }
         }
+        let was_gone = std::mem::take(&mut self.was_refused);
+        if was_gone && kind == Kind::Java {
+            // It has begun anew since, with what it got of others, and cannot say what it lacks.
+            self.sweep_beside();
+        }
         self.met = kind.clone();
         self.kind = kind;
     }
@@ -85,7 +90,7 @@ impl Sender {
                 } else {
                     self.succeeded(now);
                 }
-                Vec::new()
+                self.look()
             }
             Outcome::Items(results) => {
                 self.succeeded(now);
@@ -145,8 +150,12 @@ impl Sender {
             Outcome::Failed(failure) => {
                 self.put_back(flight);
                 self.back_off(now, random);
+                self.was_refused |= matches!(failure, Failure::Refused(_));
                 let is_unknown = match failure {
-                    Failure::Connect(_) | Failure::SameId(_) | Failure::Another => true,
+                    Failure::Connect(_)
+                    | Failure::Refused(_)
+                    | Failure::SameId(_)
+                    | Failure::Another => true,
                     Failure::TimedOut | Failure::Broken(_) | Failure::Status(_) => false,
                 };
                 if is_unknown {
@@ -162,8 +171,17 @@ impl Sender {
         if self.failures > 0 {
             self.compare_at = now;
         }
+        if let Some(since) = self.failing_since.take() {
+            self.looks |= now.since(since) >= LOOK_AFTER_MS;
+        }
         self.failures = 0;
         self.miscounts = 0;
+    }
+
+    /// A Java node that said things meanwhile which nobody repeats is looked at.
+    fn look(&mut self) -> Vec<Effect> {
+        let is_due = self.kind == Kind::Java && std::mem::take(&mut self.looks);
+        is_due.then_some(Effect::Look).into_iter().collect()
     }
 
     /// A batch was taken: the next one of its sort may have more items.
@@ -366,6 +384,7 @@ impl Sender {
     /// Doubles the pause, up to a bound, and spreads it by half, so that peers that failed together are
     /// not tried together. Never more often than once a second.
     fn back_off(&mut self, now: Millis, random: u64) {
+        self.failing_since.get_or_insert(now);
         self.counters.failures += 1;
         self.failures = self.failures.saturating_add(1);
         let doubled = BACK_OFF_MIN_MS << (self.failures - 1).min(5);

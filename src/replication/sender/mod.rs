@@ -58,9 +58,16 @@ const MISCOUNTS_MAX: u32 = 3;
 const SUSPECT_MS: u64 = 60_000;
 /// After how long without an answer, ms, a peer is probed that there is nothing to tell.
 const PROBE_AFTER_MS: u64 = 10_000;
+/// After how long without an answer, ms, a Java peer has given up telling this node things: a lease. Their
+/// queues keep changes for a third of that.
+const LOOK_AFTER_MS: u64 = 90_000;
 
 /// One peer's sender.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what is known of the peer, one by one"
+)]
 pub struct Sender {
     /// The peer has everything up to here; `None` if it has to be swept first.
     cursor: Option<Lsn>,
@@ -97,6 +104,15 @@ pub struct Sender {
     miscounts: u32,
     failures: u32,
     quiet_until: Millis,
+    /// Since when requests fail.
+    failing_since: Option<Millis>,
+    /// A connection was refused since the peer was met last.
+    was_refused: bool,
+    /// If it is a Java node, its registry is to be read: it may have been told things meanwhile that no log
+    /// brings here.
+    looks: bool,
+    /// Comparisons wait.
+    is_held_back: bool,
     /// The last request ended.
     heard_at: Millis,
     was_changes: bool,
@@ -133,6 +149,10 @@ impl Sender {
             miscounts: 0,
             failures: 0,
             quiet_until: Millis::ZERO,
+            failing_since: None,
+            was_refused: false,
+            looks: recovered > Lsn::ZERO,
+            is_held_back: false,
             heard_at: now,
             was_changes: false,
             kind: Kind::Unknown,
@@ -180,6 +200,12 @@ impl Sender {
     fn sweep_beside(&mut self) {
         let target = self.sweep.take().map(|(target, _)| target);
         self.sweep = self.cursor.take().or(target).map(|target| (target, None));
+    }
+
+    /// Whether comparisons wait: a node that copies the registry from its peers does not ask those for it
+    /// once more that have it.
+    pub fn hold_back(&mut self, is_held_back: bool) {
+        self.is_held_back = is_held_back;
     }
 
     /// What to do at `now` (monotonic). With a request in flight: nothing.
@@ -410,7 +436,7 @@ impl Sender {
     /// Whether registries are compared: only when the peer should have everything, since differences
     /// are to be expected while changes are on their way.
     fn compares(&self) -> bool {
-        self.kind.is_ours() && self.cursor.is_some()
+        self.kind.is_ours() && self.cursor.is_some() && !self.is_held_back
     }
 
     /// Whether a comparison has waited long enough for changes to come to an end. A peer that was away

@@ -4,6 +4,7 @@ mod compare;
 mod kinds;
 mod renewals;
 mod rest;
+mod restarts;
 
 use std::sync::Arc;
 

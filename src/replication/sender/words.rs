@@ -110,6 +110,8 @@ pub struct ItemResult {
 pub enum Failure {
     /// No connection.
     Connect(String),
+    /// The machine is there, and nobody takes connections: the process is gone.
+    Refused(String),
     /// No answer in time.
     TimedOut,
     /// The connection broke, or the answer is not what it should be.
@@ -125,7 +127,7 @@ pub enum Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Connect(why) => write!(f, "cannot connect: {why}"),
+            Self::Connect(why) | Self::Refused(why) => write!(f, "cannot connect: {why}"),
             Self::TimedOut => f.write_str("no answer in time"),
             Self::Broken(why) => write!(f, "the answer cannot be used: {why}"),
             Self::SameId(node_id) => write!(
@@ -151,6 +153,8 @@ pub enum Effect {
         /// Rounds of comparisons right before this one that found something too.
         repeated: u32,
     },
+    /// This Java peer may have said things that nobody heard here: read its registry once, beside all else.
+    Look,
     /// The cursor moved: keep it.
     Cursor(Lsn),
     /// An item was given up, since the peer refuses it whatever comes with it.

@@ -9,6 +9,7 @@ use super::world::{Event, World};
 use crate::registry::change::Origin;
 use crate::registry::command::Overrides;
 use crate::replication::exchange::{self, Message, Reading, Repairing};
+use crate::replication::learned::{learn, tests::listed};
 use crate::replication::past::Removed;
 use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
 use crate::wire::Limits;
@@ -103,7 +104,11 @@ impl World {
             } else {
                 millis(CONNECT_TIMEOUT)
             };
-            let failure = Failure::Connect("no connection".into());
+            let failure = if is_refused {
+                Failure::Refused("refused".into())
+            } else {
+                Failure::Connect("no connection".into())
+            };
             return self.after(after, fail(failure));
         };
         if !is_cut && (!is_up || self.nodes[to].epoch != epoch) {
@@ -286,7 +291,9 @@ impl World {
                 link.patience.exhausted();
                 link.connected_to = None;
             }
-            Outcome::Failed(Failure::Connect(_)) => link.patience.unreachable(),
+            Outcome::Failed(Failure::Connect(_) | Failure::Refused(_)) => {
+                link.patience.unreachable();
+            }
             Outcome::Failed(Failure::Broken(_)) => link.connected_to = None,
             _ => {
                 let took = link.last_sent.map_or(0, |at| self.time - at);
@@ -335,6 +342,12 @@ impl World {
                         .into_iter()
                         .map(|(command, _)| command)
                         .collect()
+                }
+                Effect::Look => {
+                    let theirs = listed(&self.nodes[peer].published.registry);
+                    let learned = learn(theirs, false, registry, &past);
+                    assert_eq!(learned.refused, 0, "instances that cannot be read");
+                    learned.commands
                 }
                 Effect::Cursor(_) => continue,
                 Effect::GaveUp { app, id, status } => {

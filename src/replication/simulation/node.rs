@@ -202,6 +202,16 @@ impl SimNode {
         self.links.insert(peer, link);
     }
 
+    /// Gives up what a peer was still to be told, as the original does after half a minute.
+    pub(super) fn give_up_telling(&mut self, peer: usize, time: u64) {
+        let (end, now) = (self.published.lsn(), self.now(time).mono);
+        self.noted.insert(peer, Some(end));
+        if let Some(link) = self.links.get_mut(&peer) {
+            link.sender = Sender::new(Some(end), end, now);
+            link.flight = None;
+        }
+    }
+
     /// Commands through the writer. Says whether a commit has to be waited for.
     pub(super) fn submit(
         &mut self,
@@ -280,6 +290,12 @@ impl SimNode {
         self.waiting.clear();
         self.commit_planned = false;
         self.links.clear();
+    }
+
+    /// It has nothing on its disk, as the original.
+    pub(super) fn lose_everything(&mut self) {
+        self.durable.clear();
+        self.noted.clear();
     }
 
     /// Recovers from what is durable; every lease gets a full duration.

@@ -1,0 +1,112 @@
+//! The reading of a Java peer's registry by a node that has one itself: for what was said there while nobody
+//! heard it here. Such a node replicates a change for half a minute, and then never again; overrides and metadata
+//! that were put there would be missing here for good. What is taken over, [`super::learned`] says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Method;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::Context;
+use super::learned::{Learned, learn};
+use super::sender::Failure;
+use crate::changelog::Request;
+use crate::config::ServiceUrl;
+use crate::registry::change::{Actor, Origin};
+use crate::wire;
+
+/// Tries before a look is given up.
+const TRIES: u32 = 5;
+/// Between two of them.
+const TRY_PAUSE: Duration = Duration::from_secs(30);
+
+/// Reads the registry of a peer and takes over what is newer there, beside what its sender does. One look of
+/// a node at a time, so that there is memory for one answer only.
+pub(super) async fn look(context: Arc<Context>, url: ServiceUrl, stop: CancellationToken) {
+    let looking = async {
+        for left in (0..TRIES).rev() {
+            let looked = match context.looks.acquire().await {
+                Ok(_permit) => look_once(&context, &url).await,
+                // Nobody closes it.
+                Err(error) => Err(error.to_string()),
+            };
+            match looked {
+                Ok(()) => return,
+                Err(why) if left == 0 => {
+                    warn!(
+                        peer.url = %url, error = %why,
+                        "giving up reading the registry of {url}, overrides that were set there while nobody heard of \
+                         it here may be missing: {why}"
+                    );
+                }
+                Err(why) => {
+                    debug!(peer.url = %url, error = %why, "reading the registry of {url} again: {why}");
+                    tokio::time::sleep(TRY_PAUSE).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = context.finish.cancelled() => {}
+        () = looking => {}
+    }
+}
+
+async fn look_once(context: &Context, url: &ServiceUrl) -> Result<(), String> {
+    let timeout = context.peers.copy_connect_timeout + context.peers.copy_read_timeout;
+    let answer = context
+        .transport
+        .send(url, Method::GET, "apps/", "", Vec::new(), timeout)
+        .await
+        .map_err(|failure| failure.to_string())?;
+    if answer.status != 200 {
+        return Err(Failure::Status(answer.status).to_string());
+    }
+    if answer.identity().is_some() {
+        // Another node is there by now, which is compared.
+        return Ok(());
+    }
+    let (log, past, limits) = (context.log.clone(), context.past.clone(), context.limits);
+    let now = context.clock.now().wall.signed();
+    let reading = tokio::task::spawn_blocking(move || {
+        let list = wire::decode_applications(&answer.body, &limits, now)
+            .map_err(|error| format!("it cannot be read: {error}"))?;
+        drop(answer);
+        let mut learned = learn(list.drafts, false, &log.snapshot().registry, &*past);
+        learned.refused += list.refused;
+        Ok::<Learned, String>(learned)
+    });
+    let learned = reading.await.map_err(|error| error.to_string())??;
+    let Learned {
+        instances,
+        overrides,
+        refused,
+        commands,
+    } = learned;
+    if refused > 0 {
+        warn!(peer.url = %url, refused, "{refused} instances of {url} cannot be read");
+    }
+    if commands.is_empty() {
+        debug!(peer.url = %url, "{url} has nothing that was not heard here");
+        return Ok(());
+    }
+    let request = Request {
+        commands,
+        origin: Origin::Peer(url.to_string().into()),
+        actors: Actor::default().into(),
+    };
+    let stored = context.log.submit_in_pieces(request).await;
+    stored.map_err(|why| format!("what is newer there was not stored: {why}"))?;
+    context
+        .states
+        .count_repaired(&url.to_string(), (instances + overrides) as u64);
+    info!(
+        peer.url = %url, instances, overrides,
+        "{url} had {instances} newer instances and {overrides} overrides that nobody had heard of here: taken over"
+    );
+    Ok(())
+}
