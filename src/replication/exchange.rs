@@ -77,8 +77,12 @@ pub fn message(
             body: renewals(items),
         },
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
-        Ask::Compare(portions) => {
-            let mut question = Comparison::of(&state.registry, portions, now);
+        Ask::Compare {
+            asked,
+            answer_bytes,
+        } => {
+            let mut question = Comparison::of(&state.registry, asked, now);
+            question.answer_bytes = Some(*answer_bytes);
             if let Some(holds) = &mut question.holds {
                 holds::name_callers(holds, &state.delta);
             }
@@ -93,7 +97,7 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
         // It does not take this node for one of its kind: everything as items again.
         (Ask::Renewals(items), 404) => return Outcome::Unknown((0..items.len()).collect()),
         (Ask::Digests, 204) => return Outcome::Digests(Vec::new()),
-        (Ask::Compare(_), 413) => return Outcome::TooLong,
+        (Ask::Compare { .. }, 413) => return Outcome::TooLong,
         (_, 200..=299) => {}
         (Ask::Batch(_) | Ask::Renewals(_), 400 | 413 | 500) => return Outcome::Refused(status),
         _ => return Outcome::Failed(Failure::Status(status)),
@@ -124,7 +128,7 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
             )),
             Err(error) => broken(&error),
         },
-        Ask::Compare(_) => match serde_json::from_slice::<Compared>(body) {
+        Ask::Compare { .. } => match serde_json::from_slice::<Compared>(body) {
             Ok(found) => Outcome::Compared(Box::new(found)),
             Err(error) => broken(&error),
         },
@@ -372,7 +376,10 @@ mod tests {
         let digests = Digests::default();
         let reading = reading(&digests);
         let heard = outcome(
-            &Ask::Compare(Vec::new()),
+            &Ask::Compare {
+                asked: Vec::new(),
+                answer_bytes: 1,
+            },
             Kind::default(),
             413,
             b"",

@@ -178,7 +178,7 @@ impl PeerTask {
             content_type,
             body,
         } = message;
-        let (asked, timeout) = (clock.now().mono, patience.timeout());
+        let (asked, timeout) = (clock.now().mono, patience.timeout(ask));
         let sent = transport
             .send(&self.url, Method::POST, path, content_type, body, timeout)
             .await;
@@ -186,7 +186,7 @@ impl PeerTask {
             Ok(answer) => answer,
             Err(failure) => {
                 match failure {
-                    Failure::TimedOut => patience.exhausted(),
+                    Failure::TimedOut => patience.exhausted(ask),
                     Failure::Connect(_) => patience.unreachable(),
                     Failure::Broken(_)
                     | Failure::SameId(_)
@@ -196,7 +196,7 @@ impl PeerTask {
                 return Exchanged::Outcome(Outcome::Failed(failure), None);
             }
         };
-        patience.answered_after(Duration::from_millis(clock.now().mono.since(asked)));
+        patience.answered_after(ask, Duration::from_millis(clock.now().mono.since(asked)));
         let kind = match self.kind_of(&answer) {
             Ok(Some(kind)) => kind,
             Ok(None) => return Exchanged::Ourselves,
