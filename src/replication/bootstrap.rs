@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::Method;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -17,7 +16,7 @@ use super::exchange::adoption;
 use super::membership::Membership;
 use super::past::Removed;
 use super::sender::Failure;
-use super::transport::COPYING;
+use super::transport::{COPYING, Call, Wait};
 use crate::changelog::Request;
 use crate::config::{Config, ServiceUrl};
 use crate::registry::change::{Actor, Origin};
@@ -191,12 +190,15 @@ pub(super) async fn copy<N: Names>(
 }
 
 async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had {
-    let timeout = context.peers.copy_connect_timeout + context.peers.copy_read_timeout;
-    let sent = context
-        .transport
-        .send(url, Method::GET, "apps/", "", Vec::new(), timeout)
-        .await;
-    let answer = match sent {
+    let (connect, next) = (
+        context.peers.copy_connect_timeout,
+        context.peers.copy_read_timeout,
+    );
+    let head = connect + next;
+    // A copy that moves on goes on, as long as one may be waited for.
+    let whole = head.max(config.registry.wait_when_sync_empty);
+    let call = Call::get("apps/", Wait { head, next, whole });
+    let answer = match context.transport.send(url, call).await {
         Ok(answer) if answer.status == 200 => answer,
         Ok(answer) => return Had::NoAnswer(Failure::Status(answer.status).to_string()),
         Err(failure) => return Had::NoAnswer(failure.to_string()),

@@ -30,6 +30,8 @@ pub struct Message {
     pub path: &'static str,
     pub content_type: &'static str,
     pub body: Vec<u8>,
+    /// Whether the peer reads it compressed.
+    pub packs: bool,
 }
 
 /// What an answer is read with.
@@ -67,6 +69,8 @@ pub fn message(
         path,
         content_type: "application/json",
         body,
+        // The original's servers do not.
+        packs: kind.is_ours(),
     };
     match ask {
         Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id, now)),
@@ -75,6 +79,8 @@ pub fn message(
             path: super::RENEWALS_PATH,
             content_type: "application/octet-stream",
             body: renewals(items),
+            // It is all chance.
+            packs: false,
         },
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
         Ask::Compare {
@@ -88,6 +94,29 @@ pub fn message(
             }
             json(super::COMPARE_PATH, to_json(&question))
         }
+    }
+}
+
+/// How long an answer to `ask` may be, bytes: what nobody could have to say is not read.
+pub fn answer_max(ask: &Ask, limits: &Limits) -> usize {
+    /// What any answer may be: the page of something that is no Eureka server.
+    const SHORT: usize = 64 << 10;
+    /// What an instance may have beside its metadata.
+    const FIELDS: usize = 512 << 10;
+    /// What a batch may be for most servers. A longer answer is an error, and the next batch smaller.
+    const BATCH: usize = 10 << 20;
+    /// The digests of some hundred thousand applications.
+    const DIGESTS: usize = 16 << 20;
+    /// Holds, names, and who asked for what.
+    const BESIDE_INSTANCES: usize = 16 << 20;
+    // Its texts may be escaped.
+    let instance = FIELDS + 2 * limits.metadata_bytes;
+    match ask {
+        Ask::Probe => SHORT,
+        Ask::Batch(items) => SHORT + (items.len() * instance).min(BATCH.max(instance)),
+        Ask::Renewals(items) => SHORT + 4 * items.len(),
+        Ask::Digests => DIGESTS,
+        Ask::Compare { answer_bytes, .. } => BESIDE_INSTANCES + 2 * answer_bytes + instance,
     }
 }
 

@@ -23,7 +23,9 @@ pub mod holds;
 pub mod inbound;
 mod kept;
 mod membership;
+mod metered;
 pub mod outbound;
+pub mod packing;
 pub mod past;
 pub mod patience;
 pub mod portion;
@@ -39,6 +41,8 @@ mod task_tests;
 #[cfg(test)]
 mod tls_tests;
 pub mod transport;
+#[cfg(test)]
+mod transport_tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
-use super::transport::Answer;
+use super::transport::{Answer, Call, Wait};
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
@@ -177,12 +177,19 @@ impl PeerTask {
             path,
             content_type,
             body,
+            packs,
         } = message;
-        let (asked, timeout) = (clock.now().mono, patience.timeout(ask));
-        let sent = transport
-            .send(&self.url, Method::POST, path, content_type, body, timeout)
-            .await;
-        let answer = match sent {
+        let asked = clock.now().mono;
+        let call = Call {
+            method: Method::POST,
+            path,
+            content_type,
+            body,
+            packs,
+            wait: Wait::of(patience.timeout(ask)),
+            answer_max: exchange::answer_max(ask, &self.context.limits),
+        };
+        let answer = match transport.send(&self.url, call).await {
             Ok(answer) => answer,
             Err(failure) => {
                 match failure {

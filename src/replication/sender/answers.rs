@@ -11,6 +11,9 @@ use crate::replication::outbound::{BATCH_ITEMS, Item};
 use crate::replication::portion::Portion;
 use crate::types::{AppName, InstanceId, Millis};
 
+/// Items of a batch that is not made smaller because it was late.
+const IN_TIME_MIN: usize = 4;
+
 impl Sender {
     /// What the end of the request in flight comes to, given who answered: before [`Self::answered`].
     ///
@@ -207,7 +210,11 @@ impl Sender {
             Flight::Changes { items, .. }
             | Flight::Owed { items }
             | Flight::Renewals { items, .. }
-            | Flight::Sweep { items, .. } => self.narrow(flight, items.len() / 2),
+            | Flight::Sweep { items, .. } => {
+                let known = flight.lane().map_or(1, |lane| self.most(lane));
+                let half = (items.len() / 2).max(IN_TIME_MIN).min(known);
+                self.narrow(flight, half);
+            }
         }
     }
 

@@ -504,7 +504,9 @@ fn a_log_that_does_not_reach_back_means_all_of_it_to_java_and_a_comparison_to_ou
         } else {
             assert!(matches!(rig.ask(), Ask::Digests));
             rig.answer(Outcome::Digests(vec!["SHOP".into()]));
-            assert!(matches!(rig.ask(), Ask::Compare { asked, .. } if asked == [Portion::whole("SHOP")]));
+            assert!(
+                matches!(rig.ask(), Ask::Compare { asked, .. } if asked == [Portion::whole("SHOP")])
+            );
         }
         assert_eq!(rig.sender.cursor(), Some(Lsn(300)));
     }

@@ -303,8 +303,7 @@ impl World {
             Outcome::Failed(Failure::Broken(_)) => link.connected_to = None,
             _ => {
                 let took = link.last_sent.map_or(0, |at| self.time - at);
-                link
-                    .patience
+                link.patience
                     .answered_after(&ask, Duration::from_millis(took));
             }
         }
