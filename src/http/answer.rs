@@ -18,6 +18,7 @@ use crate::cache::{Body as Rope, Payload};
 use crate::changelog::Unavailable;
 use crate::history::times;
 use crate::registry::hold::Hold;
+use crate::replication::packing::{self, PACK_FROM};
 
 /// The media type of what is wrong with a question to an endpoint of our own.
 pub(super) const PROBLEM: &str = "application/problem+json";
@@ -57,6 +58,30 @@ pub(super) fn with_body(
     answer
         .headers_mut()
         .insert(CONTENT_TYPE, type_header(content_type.into()));
+    answer
+}
+
+/// A body for a node of our own kind: in gzip if it is long and `takes_gzip`.
+pub(super) async fn for_our_kind(
+    content_type: impl Into<Cow<'static, str>>,
+    body: Vec<u8>,
+    takes_gzip: bool,
+) -> Answer {
+    if !takes_gzip || body.len() < PACK_FROM {
+        return with_body(StatusCode::OK, content_type, body);
+    }
+    let pack = move || match packing::pack(&body) {
+        Some(packed) => (packed, true),
+        None => (body, false),
+    };
+    let Ok((body, is_gzip)) = tokio::task::spawn_blocking(pack).await else {
+        return empty(StatusCode::INTERNAL_SERVER_ERROR);
+    };
+    let mut answer = with_body(StatusCode::OK, content_type, body);
+    if is_gzip {
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
     answer
 }
 

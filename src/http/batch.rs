@@ -35,7 +35,13 @@ impl Api {
             return self.unreadable(request_type, head);
         }
         let limit = self.config.limits.batch_bytes;
-        let body = match self.bodies.read(head.headers, body, limit).await {
+        let is_our_kind = request::is_our_kind(head.headers);
+        let bodies = if is_our_kind {
+            self.bodies.of_our_kind()
+        } else {
+            self.bodies.clone()
+        };
+        let body = match bodies.read(head.headers, body, limit).await {
             Ok(body) => body,
             Err(refused) => {
                 self.traffic.refuse_batch(RefusedBatch::of(refused.0));
@@ -66,7 +72,7 @@ impl Api {
             return answer::empty(self.bad_input());
         };
         let terms = Terms {
-            is_our_kind: request::is_our_kind(head.headers),
+            is_our_kind,
             validates_data_center_id: self.config.registry.validate_data_center_id,
         };
         let state = self.log.snapshot();
@@ -99,7 +105,13 @@ impl Api {
             Err(why) => return answer::unavailable(&why),
         };
         let outcomes = plan.answers(&replies, &self.log.published().registry);
-        self.respond(&outcomes, terms.is_our_kind, negotiated)
+        let text = self.respond(&outcomes, is_our_kind, &negotiated);
+        if is_our_kind {
+            let takes_gzip = request::takes_gzip(head.headers);
+            answer::for_our_kind(negotiated.label, text, takes_gzip).await
+        } else {
+            answer::with_body(StatusCode::OK, negotiated.label, text)
+        }
     }
 
     /// What the log says of instances of which the registry knows nothing.
@@ -117,8 +129,8 @@ impl Api {
         &self,
         outcomes: &[ItemOutcome],
         is_our_kind: bool,
-        negotiated: Negotiated,
-    ) -> Answer {
+        negotiated: &Negotiated,
+    ) -> Vec<u8> {
         let own_id = self.own_id();
         let is_ours_at = is_our_kind.then(|| self.clock.now().mono);
         let shows_entities = self.config.registry.conflict_brings_instance;
@@ -133,6 +145,6 @@ impl Api {
         let mut text = Vec::new();
         let is_v1 = self.config.compatibility.xml_single_status == XmlSingleStatus::V1;
         write_batch_response(&mut text, negotiated.content_type, answers, is_v1);
-        answer::with_body(StatusCode::OK, negotiated.label, text)
+        text
     }
 }

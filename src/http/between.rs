@@ -29,13 +29,14 @@ impl Api {
             return answer::empty(StatusCode::NOT_FOUND);
         }
         let limit = self.config.limits.batch_bytes;
-        let body = match self.bodies.read(head.headers, body, limit).await {
+        let bodies = self.bodies.of_our_kind();
+        let body = match bodies.read(head.headers, body, limit).await {
             Ok(body) => body,
             Err(refused) => return answer::empty(refused.0),
         };
         match what {
             Between::Renewals => self.renewals(body.bytes).await,
-            Between::Digest => self.digest(&body.bytes).await,
+            Between::Digest => self.digest(head, &body.bytes).await,
             Between::Compare => self.compare(head, body.bytes).await,
         }
     }
@@ -62,7 +63,7 @@ impl Api {
         answer::with_body(StatusCode::OK, "application/octet-stream", places)
     }
 
-    async fn digest(&self, body: &[u8]) -> Answer {
+    async fn digest(&self, head: &Head<'_>, body: &[u8]) -> Answer {
         let Ok(root) = serde_json::from_slice::<u64>(body) else {
             return answer::empty(StatusCode::BAD_REQUEST);
         };
@@ -70,7 +71,7 @@ impl Api {
         let digests = self.digests.clone();
         match tokio::task::spawn_blocking(move || digests.of(&state.registry)).await {
             Ok(digests) if digests.root == root => answer::empty(StatusCode::NO_CONTENT),
-            Ok(digests) => as_json(&*digests),
+            Ok(digests) => as_json(head, &*digests).await,
             Err(_) => answer::empty(StatusCode::INTERNAL_SERVER_ERROR),
         }
     }
@@ -102,15 +103,18 @@ impl Api {
         };
         let request = Request::of_each(commands, origin);
         match self.log.submit_in_pieces(request).await {
-            Ok(()) => as_json(&compared),
+            Ok(()) => as_json(head, &compared).await,
             Err(why) => answer::unavailable(&why),
         }
     }
 }
 
-fn as_json(value: &impl serde::Serialize) -> Answer {
+async fn as_json(head: &Head<'_>, value: &impl serde::Serialize) -> Answer {
     match serde_json::to_vec(value) {
-        Ok(body) => answer::with_body(StatusCode::OK, "application/json", body),
+        Ok(body) => {
+            let takes_gzip = request::takes_gzip(head.headers);
+            answer::for_our_kind("application/json", body, takes_gzip).await
+        }
         Err(_) => answer::empty(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }

@@ -183,6 +183,14 @@ pub(super) struct ReadBody {
 }
 
 impl BodyReader {
+    /// For bodies of our own kind, which are in gzip where they are long, whatever is accepted of others.
+    pub(super) fn of_our_kind(&self) -> Self {
+        Self {
+            accept_gzip: true,
+            ..self.clone()
+        }
+    }
+
     /// The whole body, at most `limit` bytes of it, before and after decompression.
     ///
     /// # Errors

@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use hyper::header::{HeaderName, USER_AGENT};
+use hyper::header::{ACCEPT_ENCODING, HeaderName, USER_AGENT};
 use hyper::http::request::Parts;
 
 use crate::registry::change::{Actor, Origin};
 use crate::replication::transport::{Identity, NODE};
+use crate::wire::{Dialect, accept};
 
 static REPLICATION: HeaderName = HeaderName::from_static("x-netflix-discovery-replication");
 static IDENTITY_ID: HeaderName = HeaderName::from_static("discoveryidentity-id");
@@ -62,6 +63,12 @@ pub(super) fn is_our_kind(headers: &HeaderMap) -> bool {
 /// The node of our own kind that sent it.
 pub(super) fn identity(headers: &HeaderMap) -> Option<Identity> {
     Identity::parse(headers.get(&NODE)?.to_str().ok()?)
+}
+
+/// Whether a node of our own kind reads answers in gzip.
+pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = joined(headers, &ACCEPT_ENCODING);
+    accept::accepts_gzip(accepted.as_deref(), Dialect::Tolerant)
 }
 
 /// Where a change comes from.

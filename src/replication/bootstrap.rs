@@ -10,14 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hyper::Method;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::learned::learn;
 use super::sender::Failure;
-use super::transport::COPYING;
+use super::transport::{COPYING, Call};
 use super::{Context, Listed};
 use crate::changelog::Request;
 use crate::config::{Config, ServiceUrl};
@@ -259,12 +258,10 @@ pub(super) async fn copy(
 }
 
 async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had {
-    let timeout = context.peers.copy_connect_timeout + context.peers.copy_read_timeout;
-    let sent = context
-        .transport
-        .send(url, Method::GET, "apps/", "", Vec::new(), timeout)
-        .await;
-    let answer = match sent {
+    // A copy that moves on goes on, as long as one may be waited for.
+    let wait = context.copy_wait(config.registry.wait_when_sync_empty);
+    let call = Call::get("apps/", wait);
+    let answer = match context.transport.send(url, call).await {
         Ok(answer) if answer.status == 200 => answer,
         Ok(answer) => return Had::NoAnswer(Failure::Status(answer.status).to_string()),
         Err(failure @ Failure::Refused(_)) => return Had::Refused(failure.to_string()),

@@ -6,11 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Method;
-
 use super::dns::Dns;
 use super::dns_server::{A, Reply, SRV, Server, a, srv};
-use super::transport::{Identity, Transport};
+use super::transport::{Call, Identity, Transport, Wait};
 use crate::changelog::Request;
 use crate::clock::SystemClock;
 use crate::config::{Config, FileSource, Machine, ServiceUrl};
@@ -132,7 +130,7 @@ async fn has_peers(node: &Node, wanted: &[String]) {
     let look = async {
         loop {
             every.tick().await;
-            let sent = client.send(&url, Method::GET, "status", "", Vec::new(), PATIENCE);
+            let sent = client.send(&url, Call::get("status", Wait::of(PATIENCE)));
             text = String::from_utf8_lossy(&sent.await.unwrap().body).into_owned();
             let status: serde_json::Value = serde_json::from_str(&text).unwrap();
             let registered = status["applicationStats"]["registered-replicas"].as_str();

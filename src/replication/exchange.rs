@@ -30,6 +30,8 @@ pub struct Message {
     pub path: &'static str,
     pub content_type: &'static str,
     pub body: Vec<u8>,
+    /// Whether the peer reads it compressed.
+    pub packs: bool,
 }
 
 /// What an answer is read with.
@@ -67,6 +69,8 @@ pub fn message(
         path,
         content_type: "application/json",
         body,
+        // The original's servers do not.
+        packs: kind.is_ours(),
     };
     match ask {
         Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id, now.mono)),
@@ -75,15 +79,44 @@ pub fn message(
             path: super::RENEWALS_PATH,
             content_type: "application/octet-stream",
             body: renewals(items),
+            // It is all chance.
+            packs: false,
         },
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
-        Ask::Compare(portions) => {
-            let mut question = Comparison::of(&state.registry, portions, now);
+        Ask::Compare {
+            asked,
+            answer_bytes,
+        } => {
+            let mut question = Comparison::of(&state.registry, asked, now);
+            question.answer_bytes = Some(*answer_bytes);
             if let Some(holds) = &mut question.holds {
                 holds::name_callers(holds, &state.delta);
             }
             json(super::COMPARE_PATH, to_json(&question))
         }
+    }
+}
+
+/// How long an answer to `ask` may be, bytes: what nobody could have to say is not read.
+pub fn answer_max(ask: &Ask, limits: &Limits) -> usize {
+    /// What any answer may be: the page of something that is no Eureka server.
+    const SHORT: usize = 64 << 10;
+    /// What an instance may have beside its metadata.
+    const FIELDS: usize = 512 << 10;
+    /// What a batch may be for most servers. A longer answer is an error, and the next batch smaller.
+    const BATCH: usize = 10 << 20;
+    /// The digests of some hundred thousand applications.
+    const DIGESTS: usize = 16 << 20;
+    /// Holds, names, and who asked for what.
+    const BESIDE_INSTANCES: usize = 16 << 20;
+    // Its texts may be escaped.
+    let instance = FIELDS + 2 * limits.metadata_bytes;
+    match ask {
+        Ask::Probe => SHORT,
+        Ask::Batch(items) => SHORT + (items.len() * instance).min(BATCH.max(instance)),
+        Ask::Renewals(items) => SHORT + 4 * items.len(),
+        Ask::Digests => DIGESTS,
+        Ask::Compare { answer_bytes, .. } => BESIDE_INSTANCES + 2 * answer_bytes + instance,
     }
 }
 
@@ -93,7 +126,7 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
         // It does not take this node for one of its kind: everything as items again.
         (Ask::Renewals(items), 404) => return Outcome::Unknown((0..items.len()).collect()),
         (Ask::Digests, 204) => return Outcome::Digests(Vec::new()),
-        (Ask::Compare(_), 413) => return Outcome::TooLong,
+        (Ask::Compare { .. }, 413) => return Outcome::TooLong,
         (_, 200..=299) => {}
         (Ask::Batch(_) | Ask::Renewals(_), 400 | 413 | 500) => return Outcome::Refused(status),
         _ => return Outcome::Failed(Failure::Status(status)),
@@ -124,7 +157,7 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
             )),
             Err(error) => broken(&error),
         },
-        Ask::Compare(_) => match serde_json::from_slice::<Compared>(body) {
+        Ask::Compare { .. } => match serde_json::from_slice::<Compared>(body) {
             Ok(found) => Outcome::Compared(Box::new(found)),
             Err(error) => broken(&error),
         },
@@ -372,7 +405,10 @@ mod tests {
         let digests = Digests::default();
         let reading = reading(&digests);
         let heard = outcome(
-            &Ask::Compare(Vec::new()),
+            &Ask::Compare {
+                asked: Vec::new(),
+                answer_bytes: 1,
+            },
             Kind::default(),
             413,
             b"",

@@ -22,6 +22,8 @@ use crate::wire::{self, Caller, Detail, Format};
 
 /// Bytes of instances in an answer at most, of which one is told in any case.
 pub const ANSWER_BYTES: usize = 4 << 20;
+/// The least that a node asks for.
+pub const ANSWER_BYTES_MIN: usize = 16 << 10;
 
 /// The answer to a [`Comparison`].
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -170,7 +172,7 @@ impl Fingerprints {
 ///
 /// `told` is up to where the other side has heard of our changes; `None` if it is told nothing. What
 /// was changed here behind it is not asked for: first that change has to get there. Of what is newer
-/// here, `answer_bytes` are told, and where that ends.
+/// here, `answer_bytes` are told, or fewer if fewer are asked for, and where that ends.
 pub fn compare(
     state: &Published,
     question: &Comparison,
@@ -194,6 +196,8 @@ pub fn compare(
             repairs.wanted.clear();
         }
     }
+    let wished = question.answer_bytes.unwrap_or(answer_bytes);
+    let answer_bytes = answer_bytes.min(wished);
     // So that where the answer ends says what is missing.
     repairs.ours_newer.sort();
     let mut answer = answer(state, &repairs, own_id, now.mono, answer_bytes);

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Method;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::Context;
 use super::learned::{Learned, learn};
 use super::sender::Failure;
+use super::transport::Call;
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
@@ -21,6 +21,8 @@ use crate::wire;
 const TRIES: u32 = 5;
 /// Between two of them.
 const TRY_PAUSE: Duration = Duration::from_secs(30);
+/// A try takes no longer.
+const LOOK_MAX: Duration = Duration::from_mins(5);
 
 /// Reads the registry of a peer and takes over what is newer there, beside what its sender does. One look of
 /// a node at a time, so that there is memory for one answer only.
@@ -57,10 +59,10 @@ pub(super) async fn look(context: Arc<Context>, url: ServiceUrl, stop: Cancellat
 }
 
 async fn look_once(context: &Context, url: &ServiceUrl) -> Result<(), String> {
-    let timeout = context.peers.copy_connect_timeout + context.peers.copy_read_timeout;
+    let call = Call::get("apps/", context.copy_wait(LOOK_MAX));
     let answer = context
         .transport
-        .send(url, Method::GET, "apps/", "", Vec::new(), timeout)
+        .send(url, call)
         .await
         .map_err(|failure| failure.to_string())?;
     if answer.status != 200 {

@@ -25,7 +25,9 @@ mod kept;
 mod learned;
 mod look;
 mod membership;
+mod metered;
 pub mod outbound;
+pub mod packing;
 pub mod past;
 pub mod patience;
 pub mod portion;
@@ -41,10 +43,13 @@ mod task_tests;
 #[cfg(test)]
 mod tls_tests;
 pub mod transport;
+#[cfg(test)]
+mod transport_tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -67,7 +72,7 @@ use membership::Membership;
 use past::Past;
 use state::PeerStates;
 use task::{End, PeerTask};
-use transport::{Identity, Transport};
+use transport::{Identity, Transport, Wait};
 
 /// Below a peer's base URL: renewals as numbers.
 pub const RENEWALS_PATH: &str = "eurekad/renewals";
@@ -105,6 +110,17 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// How long a whole registry may take from a peer, `whole` at most unless its head alone may take longer.
+    pub(crate) fn copy_wait(&self, whole: Duration) -> Wait {
+        let next = self.peers.copy_read_timeout;
+        let head = self.peers.copy_connect_timeout + next;
+        Wait {
+            head,
+            next,
+            whole: whole.max(head),
+        }
+    }
+
     /// Spreads retries; not for secrets.
     pub(crate) fn random(&self) -> u64 {
         let step = self

@@ -153,6 +153,9 @@ pub struct Comparison {
     /// What is known of holds, where they differ.
     #[serde(default)]
     pub holds: Option<Vec<Told>>,
+    /// How many bytes of instances the answer is to have at most, as far as that can be kept to.
+    #[serde(default)]
+    pub answer_bytes: Option<usize>,
 }
 
 impl Comparison {
@@ -167,7 +170,11 @@ impl Comparison {
             .iter()
             .any(|portion| portion.app == holds::NAME)
             .then(|| holds::all(registry, now.wall));
-        Self { apps, holds }
+        Self {
+            apps,
+            holds,
+            answer_bytes: None,
+        }
     }
 }
 

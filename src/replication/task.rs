@@ -19,13 +19,13 @@ use super::past::Removed;
 use super::patience::Patience;
 use super::reconcile::Digests;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
-use super::transport::{Answer, COPYING};
+use super::transport::{Answer, COPYING, Call, Wait};
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
 use crate::types::{Lsn, Millis};
-use crate::wire::Draft;
+use crate::wire::{Draft, Limits};
 
 /// Changes that come in quick succession go together: how long the first waits for others.
 const GATHER: Duration = Duration::from_millis(10);
@@ -150,23 +150,12 @@ impl PeerTask {
             }
             let (state, now) = (context.log.snapshot(), context.clock.now());
             let nothing = Digests::default();
-            let Message {
-                path,
-                content_type,
-                body,
-            } = exchange::message(
-                &Ask::Probe,
-                &Kind::Unknown,
-                &state,
-                &nothing,
-                &context.own_id,
-                now,
-            );
+            let probe = Ask::Probe;
+            let own_id = &context.own_id;
+            let message = exchange::message(&probe, &Kind::Unknown, &state, &nothing, own_id, now);
             let timeout = peers.connect_timeout + peers.read_timeout;
-            let sent = context
-                .transport
-                .send(&self.url, Method::POST, path, content_type, body, timeout)
-                .await;
+            let call = call(message, &probe, timeout, &context.limits);
+            let sent = context.transport.send(&self.url, call).await;
             let is_this_node = sent.is_ok_and(|answer| matches!(self.kind_of(&answer), Ok(None)));
             if !is_this_node {
                 info!(peer.url = %self.name, "{} is not this node itself any more", self.name);
@@ -232,20 +221,13 @@ impl PeerTask {
         patience: &mut Patience,
     ) -> Exchanged {
         let (transport, clock) = (&self.context.transport, &self.context.clock);
-        let Message {
-            path,
-            content_type,
-            body,
-        } = message;
-        let (asked, timeout) = (clock.now().mono, patience.timeout());
-        let sent = transport
-            .send(&self.url, Method::POST, path, content_type, body, timeout)
-            .await;
-        let answer = match sent {
+        let asked = clock.now().mono;
+        let call = call(message, ask, patience.timeout(ask), &self.context.limits);
+        let answer = match transport.send(&self.url, call).await {
             Ok(answer) => answer,
             Err(failure) => {
                 match failure {
-                    Failure::TimedOut => patience.exhausted(),
+                    Failure::TimedOut => patience.exhausted(ask),
                     Failure::Connect(_) | Failure::Refused(_) => patience.unreachable(),
                     Failure::Broken(_)
                     | Failure::SameId(_)
@@ -255,7 +237,7 @@ impl PeerTask {
                 return Exchanged::Outcome(Outcome::Failed(failure), None);
             }
         };
-        patience.answered_after(Duration::from_millis(clock.now().mono.since(asked)));
+        patience.answered_after(ask, Duration::from_millis(clock.now().mono.since(asked)));
         let is_copying = answer.headers.contains_key(&COPYING);
         self.is_copying.store(is_copying, atomic::Ordering::Relaxed);
         let kind = match self.kind_of(&answer) {
@@ -508,6 +490,25 @@ impl PeerTask {
             debug!(peer.url = %self.name, %error, "noting the cursor of {}: {error}", self.name);
         }
         (cursor, now)
+    }
+}
+
+/// A question as a request.
+fn call(message: Message, ask: &Ask, wait: Duration, limits: &Limits) -> Call<'static> {
+    let Message {
+        path,
+        content_type,
+        body,
+        packs,
+    } = message;
+    Call {
+        method: Method::POST,
+        path,
+        content_type,
+        body,
+        packs,
+        wait: Wait::of(wait),
+        answer_max: exchange::answer_max(ask, limits),
     }
 }
 

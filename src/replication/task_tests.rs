@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use hyper::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::discovery_tests::{PATIENCE, node_with, register, system_dns};
-use super::transport::{Identity, Transport};
+use super::transport::{Call, Identity, Transport, Wait};
 use crate::config::ServiceUrl;
 use crate::node::Node;
 use crate::tls::TlsClient;
@@ -46,7 +45,7 @@ async fn figure(node: &Node, name: &str) -> u64 {
     let tls = TlsClient::without_roots().unwrap();
     let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, system_dns(), &tls);
     let url = ServiceUrl::parse(&format!("http://{}/", node.address())).unwrap();
-    let sent = client.send(&url, Method::GET, "metrics", "", Vec::new(), PATIENCE);
+    let sent = client.send(&url, Call::get("metrics", Wait::of(PATIENCE)));
     let text = String::from_utf8_lossy(&sent.await.unwrap().body).into_owned();
     let is_it = |line: &&str| line.split(' ').next() == Some(name);
     let line = text.lines().find(is_it);

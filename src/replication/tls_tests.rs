@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use hyper::Method;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
     date_time_ymd,
@@ -23,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::discovery_tests::{PATIENCE, arrives, node_with, register, system_dns};
 use super::sender::Failure;
-use super::transport::{Answer, Identity, Transport};
+use super::transport::{Answer, Call, Identity, Transport, Wait};
 use crate::config::ServiceUrl;
 use crate::node::Node;
 use crate::tls::{TlsClient, TlsError, TlsFiles};
@@ -158,7 +157,7 @@ async fn ask(url: &str, tls: &TlsClient) -> Result<Answer, Failure> {
     let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, system_dns(), tls);
     let url = ServiceUrl::parse(url).unwrap();
     client
-        .send(&url, Method::GET, "status", "", Vec::new(), PATIENCE)
+        .send(&url, Call::get("status", Wait::of(PATIENCE)))
         .await
 }
 
@@ -400,6 +399,6 @@ async fn ask_health(url: &str, tls: &TlsClient) -> String {
     };
     let client = Transport::new(&identity, "test", PATIENCE, PATIENCE, system_dns(), tls);
     let url = ServiceUrl::parse(url.trim_end_matches("health/")).unwrap();
-    let sent = client.send(&url, Method::GET, "health", "", Vec::new(), PATIENCE);
+    let sent = client.send(&url, Call::get("health", Wait::of(PATIENCE)));
     String::from_utf8_lossy(&sent.await.unwrap().body).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Requests to peers over HTTP/1.1, plain or in TLS: bounded in time and size, with the headers that Java peers send
+//! Requests to peers over HTTP/1.1, plain or in TLS: bounded in time and size, what is long in gzip, with the headers that Java peers send
 //! and one of our own that says who is asking. Credentials of a URL go into one header and nowhere
 //! else.
 
@@ -6,14 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName,
+    HeaderValue, USER_AGENT,
+};
 use hyper::{HeaderMap, Method, Request};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::dns::Dns;
+use super::metered::{Heads, Metered, READ_AHEAD};
+use super::packing::{self, PACK_FROM};
 use super::sender::Failure;
 use super::state::{PeerStates, Traffic};
 use crate::config::{ServiceUrl, is_node_id};
@@ -25,8 +31,64 @@ pub static NODE: HeaderName = HeaderName::from_static("x-eurekad-node");
 /// Present while a node of our own kind has not got its registry together yet.
 pub static COPYING: HeaderName = HeaderName::from_static("x-eurekad-copying");
 
-/// Longest answer that is read, bytes.
-const ANSWER_MAX: usize = 256 << 20;
+/// Longest list of all instances that is read, bytes, before and after decompression.
+pub const LIST_MAX: usize = 256 << 20;
+/// What is read of an answer without success at most, bytes: only its status counts.
+const ERROR_MAX: usize = 64 << 10;
+/// Below a peer's base URL: batches, whether or not with a slash at the end.
+const BATCHES: &str = "peerreplication/batch";
+
+/// How long a request may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    /// Until the head of the answer is there.
+    pub head: Duration,
+    /// From one piece of the answer to the next.
+    pub next: Duration,
+    /// In all.
+    pub whole: Duration,
+}
+
+impl Wait {
+    /// No longer than this in all.
+    pub fn of(whole: Duration) -> Self {
+        Self {
+            head: whole,
+            next: whole,
+            whole,
+        }
+    }
+}
+
+/// A request, and the bounds of its answer.
+#[derive(Debug)]
+pub struct Call<'a> {
+    pub method: Method,
+    /// Below the peer's base URL.
+    pub path: &'a str,
+    pub content_type: &'static str,
+    pub body: Vec<u8>,
+    /// Whether the body may be compressed, which not every kind of peer reads.
+    pub packs: bool,
+    pub wait: Wait,
+    /// Longest answer, bytes, before and after decompression.
+    pub answer_max: usize,
+}
+
+impl<'a> Call<'a> {
+    /// A question without a body that any list may answer.
+    pub fn get(path: &'a str, wait: Wait) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            content_type: "",
+            body: Vec::new(),
+            packs: false,
+            wait,
+            answer_max: LIST_MAX,
+        }
+    }
+}
 
 /// This node or another one of its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +133,7 @@ impl Answer {
 /// The client side of one node.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    client: Client<Connector<Dns>, Full<Bytes>>,
+    client: Client<Metered<Connector<Dns>>, Full<Bytes>>,
     identity: HeaderValue,
     own_address: HeaderValue,
     /// Where requests are counted; `None` counts nothing.
@@ -95,7 +157,8 @@ impl Transport {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(idle)
-            .build(tls.connector(connector));
+            .http1_max_buf_size(READ_AHEAD)
+            .build(Metered(tls.connector(connector)));
         let header =
             |text: &str| HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("unknown"));
         Self {
@@ -116,45 +179,46 @@ impl Transport {
         }
     }
 
-    /// Sends a request and reads the whole answer within `timeout`.
+    /// Sends a request and reads the whole answer, within the bounds of the call.
     ///
     /// # Errors
     /// [`Failure::Connect`], [`Failure::Refused`], [`Failure::TimedOut`], or [`Failure::Broken`] if the answer is cut off
     /// or too long. Any status is an answer.
-    pub async fn send(
-        &self,
-        url: &ServiceUrl,
-        method: Method,
-        path: &str,
-        content_type: &'static str,
-        body: Vec<u8>,
-        timeout: Duration,
-    ) -> Result<Answer, Failure> {
-        let Some(states) = &self.states else {
-            return self
-                .exchange(url, method, path, content_type, body, timeout)
-                .await;
+    pub async fn send(&self, url: &ServiceUrl, mut call: Call<'_>) -> Result<Answer, Failure> {
+        let plain = std::mem::take(&mut call.body);
+        let renewals = renewals_of(call.path, &plain);
+        let (body, is_packed) = if call.packs && plain.len() >= PACK_FROM {
+            packed(plain).await
+        } else {
+            (plain, false)
         };
-        let name = url.to_string();
-        states.count(&name, |traffic| count_request(traffic, path, &body));
-        let sent = self
-            .exchange(url, method, path, content_type, body, timeout)
-            .await;
-        if let Ok(answer) = &sent {
-            let received = answer.body.len() as u64;
-            states.count(&name, |traffic| traffic.received_bytes += received);
-        }
-        sent
+        let name = self.states.as_ref().map(|_| url.to_string());
+        let count = |change: &dyn Fn(&mut Traffic)| {
+            if let (Some(states), Some(name)) = (&self.states, &name) {
+                states.count(name, change);
+            }
+        };
+        count(&|traffic| {
+            traffic.requests += 1;
+            traffic.sent_bytes += body.len() as u64;
+            traffic.batches += u64::from(call.path.starts_with(BATCHES));
+            traffic.renewals += renewals;
+        });
+        let mut received = 0;
+        let whole = call.wait.whole;
+        let exchange = self.exchange(url, &call, (body, is_packed), &mut received);
+        let sent = tokio::time::timeout(whole, exchange).await;
+        count(&|traffic| traffic.received_bytes += received);
+        sent.unwrap_or(Err(Failure::TimedOut))
     }
 
+    /// `received`: bytes of the answer's body so far, as they come.
     async fn exchange(
         &self,
         url: &ServiceUrl,
-        method: Method,
-        path: &str,
-        content_type: &'static str,
-        body: Vec<u8>,
-        timeout: Duration,
+        call: &Call<'_>,
+        (body, is_packed): (Vec<u8>, bool),
+        received: &mut u64,
     ) -> Result<Answer, Failure> {
         let host = if url.host.contains(':') {
             format!("[{}]", url.host)
@@ -162,18 +226,23 @@ impl Transport {
             url.host.clone()
         };
         let scheme = if url.secure { "https" } else { "http" };
+        let path = call.path;
         let uri = format!("{scheme}://{host}:{}{}{path}", url.port, url.path);
         let mut request = Request::builder()
-            .method(method)
+            .method(call.method.clone())
             .uri(uri)
             .header(ACCEPT, "application/json")
+            .header(ACCEPT_ENCODING, "gzip")
             .header(USER_AGENT, concat!("eurekad/", env!("CARGO_PKG_VERSION")))
             .header("DiscoveryIdentity-Name", "DefaultServer")
             .header("DiscoveryIdentity-Version", "1.0")
             .header("DiscoveryIdentity-Id", &self.own_address)
             .header(&NODE, &self.identity);
         if !body.is_empty() {
-            request = request.header(CONTENT_TYPE, content_type);
+            request = request.header(CONTENT_TYPE, call.content_type);
+        }
+        if is_packed {
+            request = request.header(CONTENT_ENCODING, "gzip");
         }
         if let Some(credentials) = &url.credentials {
             request = request.header(AUTHORIZATION, credentials.basic());
@@ -181,46 +250,117 @@ impl Transport {
         let request = request
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| Failure::Broken(error.to_string()))?;
-        let exchange = async {
-            let sent = self.client.request(request).await;
-            let response = sent.map_err(|error| failure(&error))?;
-            let (parts, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER_MAX)
-                .collect()
-                .await
-                .map_err(|error| {
-                    Failure::Broken(if error.is::<LengthLimitError>() {
-                        format!("it is longer than {ANSWER_MAX} bytes")
-                    } else {
-                        error.to_string()
-                    })
-                })?;
-            Ok(Answer {
-                status: parts.status.as_u16(),
-                headers: parts.headers,
-                body: body.to_bytes(),
-            })
+        let sent = tokio::time::timeout(call.wait.head, self.client.request(request));
+        let response = match sent.await {
+            Ok(sent) => sent.map_err(|error| failure(&error))?,
+            Err(_) => return Err(Failure::TimedOut),
         };
-        tokio::time::timeout(timeout, exchange)
-            .await
-            .unwrap_or(Err(Failure::TimedOut))
+        if let Some(heads) = response.extensions().get::<Heads>() {
+            heads.complete();
+        }
+        let (parts, body) = response.into_parts();
+        let is_success = parts.status.is_success();
+        let most = if is_success {
+            call.answer_max
+        } else {
+            call.answer_max.min(ERROR_MAX)
+        };
+        let body = match receive(body, most, call.wait.next, received).await {
+            // What an error says is of no use here.
+            Err(Failure::Broken(_)) if !is_success => Vec::new(),
+            body => body?,
+        };
+        let body = if is_gzip(&parts.headers) {
+            unpacked(body, most).await?
+        } else {
+            body
+        };
+        Ok(Answer {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: body.into(),
+        })
     }
 }
 
-/// Here and not where requests are made, so that each request counts, whoever makes it.
-fn count_request(traffic: &mut Traffic, path: &str, body: &[u8]) {
+fn is_gzip(headers: &HeaderMap) -> bool {
+    let encoding = headers.get(CONTENT_ENCODING);
+    encoding.is_some_and(|name| {
+        let is = |gzip: &str| name.as_bytes().eq_ignore_ascii_case(gzip.as_bytes());
+        is("gzip") || is("x-gzip")
+    })
+}
+
+/// The body of an answer as it comes, at most `most` bytes, each piece within `next` of the one before.
+async fn receive(
+    mut body: Incoming,
+    most: usize,
+    next: Duration,
+    received: &mut u64,
+) -> Result<Vec<u8>, Failure> {
+    if http_body::Body::size_hint(&body).lower() > most as u64 {
+        return Err(too_long(most));
+    }
+    let mut all = Vec::new();
+    loop {
+        let frame = tokio::time::timeout(next, body.frame()).await;
+        let Some(frame) = frame.map_err(|_| Failure::TimedOut)? else {
+            return Ok(all);
+        };
+        let frame = frame.map_err(|error| Failure::Broken(with_causes(&error)))?;
+        // Trailers mean nothing here.
+        let Ok(piece) = frame.into_data() else {
+            continue;
+        };
+        *received += piece.len() as u64;
+        if all.len() + piece.len() > most {
+            return Err(too_long(most));
+        }
+        all.extend_from_slice(&piece);
+    }
+}
+
+fn too_long(most: usize) -> Failure {
+    Failure::Broken(format!("it is longer than {most} bytes"))
+}
+
+/// A body in gzip, if that is shorter, and whether it is; made on a thread that may take its time.
+async fn packed(body: Vec<u8>) -> (Vec<u8>, bool) {
+    let pack = move || match packing::pack(&body) {
+        Some(packed) => (packed, true),
+        None => (body, false),
+    };
+    // It fails only when the runtime goes down: whoever reads nothing refuses it.
+    tokio::task::spawn_blocking(pack).await.unwrap_or_default()
+}
+
+/// What an answer in gzip says, at most `most` bytes.
+async fn unpacked(body: Vec<u8>, most: usize) -> Result<Vec<u8>, Failure> {
+    if body.is_empty() {
+        return Ok(body);
+    }
+    let unpack = move || packing::unpack(&body, most);
+    let broken = |error: &dyn std::fmt::Display| Failure::Broken(error.to_string());
+    let unpacked = tokio::task::spawn_blocking(unpack).await;
+    let unpacked = unpacked.map_err(|error| broken(&error))?;
+    let unpacked = unpacked.map_err(|error| broken(&error))?;
+    unpacked.ok_or_else(|| too_long(most))
+}
+
+/// How many renewals a request tells of. Here and not where requests are made, so that each request counts,
+/// whoever makes it.
+fn renewals_of(path: &str, body: &[u8]) -> u64 {
     /// As [`crate::wire::batch::write_batch`] writes it. It cannot stand within a text, where its
     /// quotes would be escaped.
     const HEARTBEAT: &str = r#""action":"Heartbeat""#;
-    traffic.requests += 1;
-    traffic.sent_bytes += body.len() as u64;
-    if path.starts_with("peerreplication/batch") {
-        traffic.batches += 1;
+    if path.starts_with(BATCHES) {
         let items = std::str::from_utf8(body).unwrap_or_default();
-        traffic.renewals += items.matches(HEARTBEAT).count() as u64;
+        items.matches(HEARTBEAT).count() as u64
     } else if path == super::RENEWALS_PATH {
         // Eight bytes each.
-        traffic.renewals += body.len() as u64 / 8;
+        body.len() as u64 / 8
+    } else {
+        0
     }
 }
 

@@ -2,12 +2,13 @@
 import gzip
 import http.client
 import json
+import os
 import pathlib
 import threading
 import time
 
 import harness
-from nodes import beats, equal, expect, free_port, instance, pipelined, wait_for
+from nodes import beats, equal, expect, free_port, instance, pipelined, register_everywhere, wait_for
 from ours import CPU_S, keys_of
 from proxy import Link
 
@@ -187,4 +188,37 @@ def circles(cluster):
         expect(link.seen.requests <= 2, f"{node.name} has asked itself {link.seen.requests} times")
 
 
-SCENARIOS = [flood, circles]
+def incompressible(n):
+    """An instance whose description does not become shorter in gzip."""
+    return instance(f"SLOW{n % 20}", f"s{n}", pad=os.urandom(400).hex())
+
+
+def slow_link(cluster):
+    """a first copy and a large difference go over links of 100 kB/s"""
+    a, b = cluster.eurekads(2)
+    cluster.linked()
+    links = cluster.links
+    a.args = ["--eureka.client.fetch-registry=false"]
+    many = [incompressible(n) for n in range(2500)]  # a megabyte in gzip
+    a.start()
+    a.ready()
+    register_everywhere([a], many[:1500])
+    for link in links:
+        link.rate = 100_000
+    b.start()
+    wait_for(lambda: b.ask("apps")[0] == 200, 120 + CPU_S, "the copy ends")
+    _, found = b.content()
+    missing = [k for k in keys_of(many[:1500]) if k not in found]
+    expect(not missing, f"{len(missing)} instances were not copied")
+    equal([a, b], CPU_S, keys_of(many[:1500]))
+    for link in links:
+        link.set("cut")
+    register_everywhere([a], many[1500:])
+    for one in many[:500]:
+        b.put_metadata(one["app"], one["instanceId"], "turn", "b")
+    for link in links:
+        link.set("fair")
+    equal([a, b], 120 + CPU_S, keys_of(many), why="over slow links")
+
+
+SCENARIOS = [flood, circles, slow_link]

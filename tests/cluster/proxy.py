@@ -13,6 +13,8 @@ the requests of one node to another and their answers. `weather` says what happe
   500, 503        that status and nothing
   half            the request passes, and half of the answer's body
   miscount        the request passes, and the answer lacks the last item of its list
+
+`rate`, if it is set, is how many bytes a second pass, in each direction.
 """
 import collections
 import contextlib
@@ -24,6 +26,7 @@ import threading
 import time
 
 PAGE = b"<!doctype html><html><body><h1>It works!</h1></body></html>"
+PIECE = 16 << 10  # bytes that pass at once where there is a rate
 HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
@@ -50,6 +53,7 @@ class Link:
     def __init__(self, host, port, target):
         self.host, self.port, self.target = host, port, target
         self.weather, self.delay = "fair", 3.0
+        self.rate = None
         self.seen = Seen()
         self._changed = threading.Condition()
         self._open = set()
@@ -138,6 +142,8 @@ class Link:
     def _one(self, sock, read, upstream):
         method, path, headers, body, size = read_request(read)
         seen = self.seen
+        if self.rate:
+            time.sleep(size / self.rate)
         with self._changed:
             self._at_once += 1
             seen.most_at_once = max(seen.most_at_once, self._at_once)
@@ -183,8 +189,13 @@ class Link:
         if status not in (204, 304):
             head += f"Content-Length: {len(body)}\r\n"
         sent = head.encode("latin-1") + b"\r\n" + (body[:len(body) // 2] if half else body)
-        sock.sendall(sent)
-        seen.answered_bytes += len(sent)
+        step = PIECE if self.rate else len(sent)
+        for at in range(0, len(sent), step):
+            piece = sent[at:at + step]
+            if self.rate:
+                time.sleep(len(piece) / self.rate)
+            sock.sendall(piece)
+            seen.answered_bytes += len(piece)
         if half:
             raise Gone
 

@@ -8,8 +8,11 @@ use super::{
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
 use crate::replication::outbound::{BATCH_ITEMS, Item};
-use crate::replication::portion::{Portion, QUESTION_BYTES, QUESTION_BYTES_MIN};
+use crate::replication::portion::Portion;
 use crate::types::{AppName, InstanceId, Millis};
+
+/// Items of a batch that is not made smaller because it was late.
+const IN_TIME_MIN: usize = 4;
 
 impl Sender {
     /// What the end of the request in flight comes to, given who answered: before [`Self::answered`].
@@ -45,7 +48,7 @@ impl Sender {
             .take_if(|backlog| backlog.is_our_kind() != kind.is_ours());
         if self.kind == Kind::Unknown {
             // It may have been set up otherwise.
-            self.question_bytes = QUESTION_BYTES;
+            self.pace.forget_length();
         }
         if self.met != kind {
             self.differing.clear();
@@ -83,6 +86,7 @@ impl Sender {
         });
         match outcome {
             Outcome::Known(kind) => {
+                self.pace.probed(now);
                 self.meet(kind);
                 if let Some(suspect) = &mut self.suspect {
                     suspect.is_peer_fine = true;
@@ -94,13 +98,16 @@ impl Sender {
             }
             Outcome::Items(results) => {
                 self.succeeded(now);
-                self.widen(&flight);
+                if self.pace.is_quick(now) {
+                    self.widen(&flight);
+                }
                 let mut effects = self.take_results(&flight, results);
                 effects.extend(self.finish(flight));
                 effects
             }
             Outcome::Unknown(places) => {
                 self.succeeded(now);
+                self.pace.renewed(now);
                 if let Flight::Renewals { items, .. } = &flight {
                     let unknown = places.into_iter().filter_map(|place| items.get(place));
                     self.owed_renewals.extend(unknown.map(Item::key));
@@ -109,6 +116,7 @@ impl Sender {
             }
             Outcome::Digests(differing) => {
                 self.succeeded(now);
+                self.pace.digested(now);
                 self.is_unsure &= !differing.is_empty();
                 self.repairs = if std::mem::take(&mut self.has_repaired) {
                     self.repairs.saturating_add(1)
@@ -120,6 +128,7 @@ impl Sender {
             }
             Outcome::Compared(found) => {
                 self.succeeded(now);
+                self.pace.compared(now);
                 if let (Flight::Compare { asked }, Some((app, id))) = (&flight, &found.told_upto) {
                     // Otherwise the same might be asked again and again.
                     let is_asked = |one: &Portion| one.app == *app && one.range.has(id);
@@ -133,21 +142,25 @@ impl Sender {
                 effects
             }
             Outcome::TooLong => {
-                if self.question_bytes > QUESTION_BYTES_MIN
-                    && let Flight::Compare { asked } = flight
-                {
-                    self.succeeded(now);
-                    self.question_bytes = (self.question_bytes / 2).max(QUESTION_BYTES_MIN);
-                    self.compare_first(asked);
-                } else {
-                    self.put_back(flight);
-                    self.back_off(now, random);
+                let is_shorter = self.pace.is_too_long();
+                match flight {
+                    Flight::Compare { asked } if is_shorter => {
+                        self.succeeded(now);
+                        self.compare_first(asked);
+                    }
+                    other => {
+                        self.put_back(other);
+                        self.back_off(now, random);
+                    }
                 }
                 Vec::new()
             }
             Outcome::WrongCount { .. } => self.miscounted(flight, now, random),
             Outcome::Refused(status) => self.refused(flight, status, now, random),
             Outcome::Failed(failure) => {
+                if let Failure::TimedOut | Failure::Broken(_) = failure {
+                    self.try_less(&flight);
+                }
                 self.put_back(flight);
                 self.back_off(now, random);
                 self.was_refused |= matches!(failure, Failure::Refused(_));
@@ -196,6 +209,30 @@ impl Sender {
     fn narrow(&mut self, flight: &Flight, most: usize) {
         if let Some(lane) = flight.lane() {
             self.batch_max[lane as usize] = most.clamp(1, BATCH_ITEMS);
+        }
+    }
+
+    /// A request may have been too much for the link, or its answer for the time that it was given.
+    fn try_less(&mut self, flight: &Flight) {
+        match flight {
+            Flight::Probe | Flight::Digests => {}
+            Flight::Compare { asked } => {
+                if self.pace.compare_less() {
+                    self.compare_first(asked.clone());
+                } else {
+                    // It does not become smaller: what else differs comes first.
+                    self.compared = asked.last().map(|last| last.app.clone());
+                }
+            }
+            Flight::Renewals { .. } if self.kind.is_ours() => self.pace.renew_less(),
+            Flight::Changes { items, .. }
+            | Flight::Owed { items }
+            | Flight::Renewals { items, .. }
+            | Flight::Sweep { items, .. } => {
+                let known = flight.lane().map_or(1, |lane| self.most(lane));
+                let half = (items.len() / 2).max(IN_TIME_MIN).min(known);
+                self.narrow(flight, half);
+            }
         }
     }
 

@@ -4,8 +4,9 @@
 //! changes nor a noisy client holds the other up; a sweep of the whole registry goes on in what time
 //! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
 //! when its turn comes. With a peer of our own kind that has everything, registries are compared
-//! every few seconds, and at once when it answers again after a failure, with questions of a bounded
-//! size, which is halved if the peer finds them too long. A peer that has not been asked anything for a
+//! every few seconds, and at once when it answers again after a failure, with questions and answers of a
+//! bounded size, which is halved if the peer finds them too long or the link does not carry them in time
+//! (`pace`), and so are batches. A peer that has not been asked anything for a
 //! while is probed, so that it is known whether it is there.
 //!
 //! Every answer says what kind of node gave it. If that is not the kind that was asked, the request
@@ -14,6 +15,7 @@
 
 mod answers;
 mod flight;
+mod pace;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -21,11 +23,12 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::outbound::{self, BATCH_ITEMS, Backlog, Item, Key};
-use super::portion::{self, Portion, QUESTION_BYTES};
+use super::portion::{self, Portion};
 use crate::changelog::Published;
 use crate::registry::change::Actor;
 use crate::types::{Lsn, Millis};
 use flight::{Cut, Flight, Lane, Suspect};
+use pace::Pace;
 pub use words::{
     Ask, Counters, Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records,
     differing,
@@ -93,12 +96,13 @@ pub struct Sender {
     is_unsure: bool,
     /// What is still to be compared of the applications that differ.
     differing: VecDeque<Portion>,
-    /// Bytes of a question, as estimated; halved while the peer finds it too long.
-    question_bytes: usize,
+    /// How much goes into a request and an answer.
+    pace: Pace,
     /// The last one that was compared.
     compared: Option<String>,
     flight: Option<Flight>,
-    /// Items per batch, for each [`Lane`]: halved while the peer refuses batches, to find the bad item.
+    /// Items per batch, for each [`Lane`]: halved while the peer refuses batches, to find the bad item, and
+    /// when they do not get through in time.
     batch_max: [usize; Lane::COUNT],
     suspect: Option<Suspect>,
     miscounts: u32,
@@ -141,7 +145,7 @@ impl Sender {
             has_repaired: false,
             is_unsure: false,
             differing: VecDeque::new(),
-            question_bytes: QUESTION_BYTES,
+            pace: Pace::default(),
             compared: None,
             flight: None,
             batch_max: [BATCH_ITEMS; Lane::COUNT],
@@ -213,6 +217,7 @@ impl Sender {
         if self.flight.is_some() {
             return Next::Wait(Millis(u64::MAX));
         }
+        self.pace.asked(now);
         if now < self.quiet_until {
             return Next::Wait(self.quiet_until);
         }
@@ -376,7 +381,7 @@ impl Sender {
 
     fn next_renewals(&mut self, now: Millis, state: &Published) -> Option<Next> {
         let at_most = if self.kind.is_ours() {
-            DIGEST_ITEMS
+            self.pace.renewals()
         } else {
             self.most(Lane::Renewals)
         };
@@ -453,12 +458,16 @@ impl Sender {
             return None;
         }
         if !self.differing.is_empty() {
-            let (registry, bytes) = (&state.registry, self.question_bytes);
+            let (registry, bytes) = (&state.registry, self.pace.question_bytes());
             let asked = portion::next_question(registry, &mut self.differing, bytes);
             let flight = Flight::Compare {
                 asked: asked.clone(),
             };
-            return Some(self.ask(flight, Ask::Compare(asked)));
+            let ask = Ask::Compare {
+                asked,
+                answer_bytes: self.pace.answer_bytes(),
+            };
+            return Some(self.ask(flight, ask));
         }
         (now >= self.compare_at).then(|| {
             self.compare_at = now.plus(COMPARE_EVERY_MS);

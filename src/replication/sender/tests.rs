@@ -137,7 +137,7 @@ impl Rig {
                 Next::Ask(Ask::Digests) => {
                     self.answer(Outcome::Digests(Vec::new()));
                 }
-                Next::Ask(Ask::Compare(_)) => {
+                Next::Ask(Ask::Compare { .. }) => {
                     self.answer(Outcome::Compared(Box::default()));
                 }
             }
@@ -505,7 +505,9 @@ fn a_log_that_does_not_reach_back_means_all_of_it_to_java_and_a_comparison_to_ou
         } else {
             assert!(matches!(rig.ask(), Ask::Digests));
             rig.answer(Outcome::Digests(vec!["SHOP".into()]));
-            assert!(matches!(rig.ask(), Ask::Compare(asked) if asked == [Portion::whole("SHOP")]));
+            assert!(
+                matches!(rig.ask(), Ask::Compare { asked, .. } if asked == [Portion::whole("SHOP")])
+            );
         }
         assert_eq!(rig.sender.cursor(), Some(Lsn(300)));
     }
@@ -581,7 +583,7 @@ impl Rig {
     /// Digests that were asked for differ, and the peer wants SHOP/1.
     fn finds_wanted(&mut self) -> Vec<Effect> {
         self.answer(Outcome::Digests(vec!["SHOP".into()]));
-        assert!(matches!(self.ask(), Ask::Compare(_)));
+        assert!(matches!(self.ask(), Ask::Compare { .. }));
         let found = Compared {
             wanted: vec![("SHOP".into(), "1".into())],
             ..Compared::default()

@@ -63,8 +63,11 @@ pub enum Ask {
     Renewals(Vec<Item>),
     /// The digests of its registry.
     Digests,
-    /// To compare these portions of applications with ours.
-    Compare(Vec<Portion>),
+    /// To compare these portions of applications with ours, with so many bytes of instances in the answer.
+    Compare {
+        asked: Vec<Portion>,
+        answer_bytes: usize,
+    },
 }
 
 /// The records behind a position, from memory or from the disk.

@@ -163,6 +163,56 @@ fn registries_that_are_larger_than_a_question_and_an_answer_are_compared_piece_b
     assert_same(&world);
 }
 
+/// Nodes whose comparison and whose changes do not go over the link in one piece in the time that a peer
+/// is given at most.
+#[test]
+fn over_a_slow_link_everything_arrives_in_pieces() {
+    for (java_nodes, is_trimmed) in [(0, false), (0, true), (1, false), (1, true)] {
+        let mut world = begin(java_nodes);
+        change(&mut world, describe_anew, 2 * INSTANCES);
+        if is_trimmed {
+            world.nodes[0].floor = Lsn(world.nodes[0].published.lsn().0 - 10);
+            let time = world.time;
+            world.nodes[0].forget_window(0, time + 1);
+        }
+        world.rate = Some(15);
+        world.clear_up();
+        let next = world.time + 120_000;
+        world.run(next);
+        assert_same(&world);
+        let told = world.nodes[0].links[&1].sender.cursor();
+        assert_eq!(told, Some(world.nodes[0].published.lsn()));
+    }
+}
+
+#[test]
+fn a_large_difference_heals_over_a_slow_link_whichever_side_lacks_it() {
+    for lacking in [0, 1] {
+        let mut world = World::new(calm(2, 0, INSTANCES), 1, false);
+        world.clear_up();
+        for client in &mut world.clients.all {
+            client.dirty = START.cast_signed();
+        }
+        world.nodes[lacking].crash();
+        let has = 1 - lacking;
+        for number in 0..INSTANCES {
+            let command = Command::Register(world.clients.all[number].describe().into());
+            world.submit(has, &[command], &Origin::Operator, Waiting::Nobody);
+        }
+        world.run(10_000);
+        // Nobody is told what is in the log, and only the lacking side asks.
+        world.nodes[has].floor = Lsn(world.nodes[has].published.lsn().0);
+        let time = world.time;
+        world.nodes[has].forget_window(0, time + 1);
+        world.rate = Some(15);
+        world.clear_up();
+        world.nodes[has].links.clear();
+        let next = world.time + 120_000;
+        world.run(next);
+        assert_same(&world);
+    }
+}
+
 #[test]
 fn a_peer_that_needs_three_seconds_for_an_answer_gets_everything() {
     for java_nodes in [0, 1] {
@@ -170,7 +220,7 @@ fn a_peer_that_needs_three_seconds_for_an_answer_gets_everything() {
         change(&mut world, describe_anew, 2 * INSTANCES);
         world.nodes[1].slow = 3000;
         world.clear_up();
-        let next = world.time + 60_000;
+        let next = world.time + 120_000;
         world.run(next);
         assert_same(&world);
         let told = world.nodes[0].links[&1].sender.cursor();

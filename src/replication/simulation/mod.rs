@@ -28,6 +28,8 @@ const SEEDS: u64 = 2000;
 const CONVERGED_AFTER: u64 = 5000;
 /// What the nodes of some worlds read of a question: a few instances, so that comparisons are divided.
 const COMPARE_BYTES: usize = 1500;
+/// What the links of some worlds carry, bytes in a millisecond.
+const SLOW_RATE: usize = 40;
 /// Lines of the event log that a failure shows.
 const SHOWN_LINES: usize = 400;
 
@@ -73,6 +75,9 @@ fn run(seed: u64, traces: bool) -> (World, Result<(), String>) {
         for node in &mut world.nodes {
             node.compare_bytes = COMPARE_BYTES;
         }
+    }
+    if seed % 7 == 2 {
+        world.rate = Some(SLOW_RATE);
     }
     let storm = world.setup.storm;
     world.run(storm);

@@ -124,11 +124,20 @@ impl World {
             request,
             failure: Failure::TimedOut,
         };
-        self.after(millis(link.patience.timeout()), timed_out);
+        let Some((_, ask)) = &link.flight else {
+            return;
+        };
+        let timeout = millis(link.patience.timeout(ask));
+        self.after(timeout, timed_out);
         if self.is_lost(from, to, (from, to), request) {
             return;
         }
         let (path, body) = (message.path, message.body);
+        let carrying = self.carrying(&body);
+        if carrying > timeout {
+            // The connection is closed before all of it is there.
+            return;
+        }
         if !self.is_calm && self.random.chance(self.setup.twice) {
             let late = self.delay() + self.random.within(0, 5000);
             let body = body.clone();
@@ -143,7 +152,7 @@ impl World {
                 },
             );
         }
-        let delay = self.delay();
+        let delay = self.delay() + carrying;
         self.after(
             delay,
             Event::Deliver {
@@ -177,6 +186,11 @@ impl World {
             );
         }
         is_lost
+    }
+
+    /// How long a link takes for a body, ms.
+    fn carrying(&self, body: &[u8]) -> u64 {
+        self.rate.map_or(0, |rate| (body.len() / rate) as u64)
     }
 
     pub(super) fn delay(&mut self) -> u64 {
@@ -228,7 +242,7 @@ impl World {
         } else {
             self.nodes[node].kind()
         };
-        let delay = self.delay() + self.nodes[node].slow;
+        let delay = self.delay() + self.nodes[node].slow + self.carrying(&body);
         self.after(
             delay,
             Event::Answer {
@@ -288,7 +302,7 @@ impl World {
         let outcome = link.sender.recognise(outcome(&ask), from);
         match &outcome {
             Outcome::Failed(Failure::TimedOut) => {
-                link.patience.exhausted();
+                link.patience.exhausted(&ask);
                 link.connected_to = None;
             }
             Outcome::Failed(Failure::Connect(_) | Failure::Refused(_)) => {
@@ -297,7 +311,8 @@ impl World {
             Outcome::Failed(Failure::Broken(_)) => link.connected_to = None,
             _ => {
                 let took = link.last_sent.map_or(0, |at| self.time - at);
-                link.patience.answered_after(Duration::from_millis(took));
+                link.patience
+                    .answered_after(&ask, Duration::from_millis(took));
             }
         }
         link.has_failed = matches!(

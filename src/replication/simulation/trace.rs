@@ -7,7 +7,10 @@ pub(super) fn told(ask: &Ask) -> String {
     match ask {
         Ask::Probe => "probe".into(),
         Ask::Digests => "digests".into(),
-        Ask::Compare(names) => format!("compare {names:?}"),
+        Ask::Compare {
+            asked,
+            answer_bytes,
+        } => format!("compare {asked:?} in {answer_bytes} bytes"),
         Ask::Renewals(items) => format!("{} renewals", items.len()),
         Ask::Batch(items) => {
             let mut text = String::new();

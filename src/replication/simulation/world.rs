@@ -104,6 +104,8 @@ pub(super) struct World {
     /// Blocked directions.
     pub(super) blocked: Vec<Vec<bool>>,
     pub(super) is_calm: bool,
+    /// Bytes that a link carries in a millisecond; `None` if it carries any number at once.
+    pub(super) rate: Option<usize>,
     pub(super) requests: u64,
     /// Last time at which a client, an operator or a timer changed anything.
     pub(super) last_change: u64,
@@ -136,6 +138,7 @@ impl World {
             clients,
             blocked: vec![vec![false; count]; count],
             is_calm: false,
+            rate: None,
             requests: 0,
             last_change: 0,
             trace: traces.then(Vec::new),

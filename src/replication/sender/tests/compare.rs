@@ -1,6 +1,7 @@
 //! Comparisons of applications that are too large for one question or one answer.
 
 use super::*;
+use crate::replication::inbound::{ANSWER_BYTES, ANSWER_BYTES_MIN};
 use crate::replication::portion::{QUESTION_BYTES, QUESTION_BYTES_MIN, Range};
 use crate::replication::reconcile::Comparison;
 
@@ -21,7 +22,7 @@ impl Rig {
     }
 
     fn question(&mut self) -> (Vec<Portion>, usize) {
-        let Ask::Compare(asked) = self.ask() else {
+        let Ask::Compare { asked, .. } = self.ask() else {
             panic!("it does not compare");
         };
         let question = Comparison::of(&self.scene.registry, &asked, self.scene.now);
@@ -110,7 +111,7 @@ fn where_an_answer_ends_is_believed_only_within_the_question() {
         let mut rig = Rig::differing(10, &["SHOP"]);
         let mut questions = 0;
         while let Next::Ask(ask) = rig.next() {
-            assert!(matches!(ask, Ask::Compare(_)), "it asks {ask:?}");
+            assert!(matches!(ask, Ask::Compare { .. }), "it asks {ask:?}");
             questions += 1;
             assert!(questions < 5, "{told_upto:?}");
             let found = Compared {
@@ -123,14 +124,197 @@ fn where_an_answer_ends_is_believed_only_within_the_question() {
 }
 
 #[test]
-fn a_question_that_failed_does_not_hold_up_those_behind_it() {
+fn a_question_that_failed_is_asked_in_smaller_pieces_and_then_those_behind_it() {
     let mut rig = Rig::differing(100, &["SHOP", "ZOO"]);
-    rig.sender.question_bytes = 5000;
-    let (first, _) = rig.question();
+    let first = loop {
+        let (asked, bytes) = rig.question();
+        if bytes <= 5000 {
+            break asked;
+        }
+        rig.answer(Outcome::TooLong);
+    };
     rig.answer(failed());
     rig.rest();
     assert!(matches!(rig.ask(), Ask::Probe));
     rig.answer(Outcome::Known(ours()));
-    let (second, _) = rig.question();
-    assert_eq!(second[0].range.after, first[0].range.upto);
+    let (mut asked_upto, mut pieces) = (None, 0);
+    while asked_upto != first[0].range.upto {
+        let (asked, _) = rig.question();
+        assert_eq!(asked[0].range.after, asked_upto, "nothing is left out");
+        asked_upto = asked[0].range.upto.clone();
+        pieces += 1;
+        rig.found_nothing();
+    }
+    assert_eq!(pieces, 2);
+}
+
+impl Rig {
+    /// A link that needs `pace` ms for each KiB of what is asked for, with a peer that is given 5 s: how
+    /// many bytes of instances the answers were to have, those that came first.
+    fn over_a_link(&mut self, pace: u64, questions: usize) -> (Vec<usize>, usize) {
+        let (mut came, mut failures) = (Vec::new(), 0);
+        while came.len() < questions {
+            match self.next() {
+                Next::Wait(_) => {
+                    self.rest();
+                }
+                Next::Ask(Ask::Compare { answer_bytes, .. }) => {
+                    let took = pace * (answer_bytes as u64 >> 10);
+                    self.scene.pass(took.min(5000));
+                    if took > 5000 {
+                        failures += 1;
+                        self.answer(Outcome::Failed(Failure::TimedOut));
+                    } else {
+                        came.push(answer_bytes);
+                        let found = Compared {
+                            told_upto: Some(("SHOP".into(), format!("{:05}", came.len()))),
+                            newer_count: 1,
+                            ..Compared::default()
+                        };
+                        self.answer(Outcome::Compared(found.into()));
+                    }
+                }
+                Next::Ask(Ask::Digests) => {
+                    self.answer(Outcome::Digests(vec!["SHOP".into()]));
+                }
+                Next::Ask(_) => {
+                    self.answer(Outcome::Known(ours()));
+                }
+            }
+        }
+        (came, failures)
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_come_in_time_is_asked_for_in_smaller_pieces_that_go_on_from_each_other()
+{
+    // 4 MiB in 80 s.
+    let mut rig = Rig::differing(100, &["SHOP"]);
+    let (came, failures) = rig.over_a_link(20, 50);
+    assert_eq!(came, [ANSWER_BYTES / 32; 50]);
+    assert_eq!(failures, 5, "none but to find out what the link carries");
+    let Ask::Compare { asked, .. } = rig.ask() else {
+        panic!("it goes on");
+    };
+    assert_eq!(asked[0].range.after.as_deref(), Some("00050"));
+}
+
+#[test]
+fn what_was_asked_for_in_small_pieces_is_asked_for_in_large_ones_when_these_are_quick() {
+    let mut rig = Rig::differing(100, &["SHOP"]);
+    rig.over_a_link(20, 1);
+    let (came, failures) = rig.over_a_link(0, 20);
+    assert_eq!((came[19], failures), (ANSWER_BYTES, 0));
+}
+
+#[test]
+fn the_latency_of_a_link_is_no_reason_for_small_pieces() {
+    let mut rig = Rig::differing(100, &["SHOP"]);
+    for _ in 0..5 {
+        rig.question();
+        rig.answer(Outcome::Failed(Failure::TimedOut));
+        rig.rest();
+        assert!(matches!(rig.ask(), Ask::Probe));
+        rig.scene.pass(3000);
+        rig.answer(Outcome::Known(ours()));
+    }
+    let mut bytes = Vec::new();
+    for _ in 0..6 {
+        let Ask::Compare { answer_bytes, .. } = rig.ask() else {
+            panic!("it does not compare");
+        };
+        bytes.push(answer_bytes);
+        rig.scene.pass(3100);
+        let found = Compared {
+            told_upto: Some(("SHOP".into(), format!("{:05}", bytes.len()))),
+            ..Compared::default()
+        };
+        rig.answer(Outcome::Compared(found.into()));
+    }
+    assert_eq!(bytes.first(), Some(&(ANSWER_BYTES / 32)));
+    assert_eq!(bytes.last(), Some(&ANSWER_BYTES));
+}
+
+#[test]
+fn what_never_comes_in_time_lets_everything_else_go_first() {
+    let mut rig = Rig::differing(3, &["OTHER", "SHOP"]);
+    let mut pieces = BTreeSet::new();
+    while !rig.sender.differing.is_empty() {
+        match rig.next() {
+            Next::Ask(Ask::Compare { answer_bytes, .. }) => {
+                pieces.insert(answer_bytes);
+                rig.answer(Outcome::Failed(Failure::TimedOut));
+            }
+            Next::Ask(_) => {
+                rig.answer(Outcome::Known(ours()));
+            }
+            Next::Wait(_) => {
+                rig.rest();
+            }
+        }
+        if pieces.len() > 20 {
+            break;
+        }
+    }
+    assert_eq!(pieces.first(), Some(&ANSWER_BYTES_MIN));
+    assert_eq!(rig.sender.compared(), Some("SHOP"));
+}
+
+#[test]
+fn batches_and_digests_that_do_not_get_through_become_smaller_and_larger_again() {
+    let mut rig = Rig::with(ours());
+    for id in 0..1000 {
+        rig.scene.register(instance("SHOP", &format!("{id:05}")));
+    }
+    let mut sizes = Vec::new();
+    while sizes.len() < 8 {
+        match rig.next() {
+            Next::Ask(Ask::Batch(items)) => {
+                let is_known = sizes.len() >= 5;
+                sizes.push(items.len());
+                // Forty milliseconds for each, later none.
+                let took = if is_known { 0 } else { 40 * items.len() as u64 };
+                rig.scene.pass(took.min(5000));
+                if took > 5000 {
+                    rig.answer(Outcome::Failed(Failure::TimedOut));
+                } else {
+                    rig.took(items.len());
+                }
+            }
+            Next::Ask(_) => {
+                rig.answer(Outcome::Known(ours()));
+            }
+            Next::Wait(_) => {
+                rig.rest();
+            }
+        }
+    }
+    assert_eq!(sizes[..5], [250, 125, 125, 125, 125]);
+    assert_eq!(sizes[6], 250);
+    rig.settle();
+    rig.scene.pass(1);
+    for id in 0..1000 {
+        rig.renew(&format!("{id:05}"));
+    }
+    rig.scene.pass(1000);
+    let mut sizes = Vec::new();
+    for _ in 0..6 {
+        while !matches!(rig.sender.flight, Some(Flight::Renewals { .. })) {
+            match rig.next() {
+                Next::Ask(Ask::Renewals(items)) => sizes.push(items.len()),
+                Next::Ask(Ask::Digests) => {
+                    rig.answer(Outcome::Digests(Vec::new()));
+                }
+                Next::Ask(_) => {
+                    rig.answer(Outcome::Known(ours()));
+                }
+                Next::Wait(_) => {
+                    rig.rest();
+                }
+            }
+        }
+        rig.answer(Outcome::Failed(Failure::TimedOut));
+    }
+    assert_eq!(sizes, [1000, 1000, 1000, 1000, 1000, 625]);
 }

@@ -183,10 +183,10 @@ fn what_something_in_between_finds_too_long_is_made_shorter() {
         rig.answer(Outcome::Unknown(Vec::new()));
     }
     rig.answer(Outcome::Digests(vec!["SHOP".into()]));
-    assert!(matches!(rig.ask(), Ask::Compare(_)));
+    assert!(matches!(rig.ask(), Ask::Compare { .. }));
     rig.kind = proxy;
     assert!(!rig.hear(Outcome::TooLong));
-    assert!(matches!(rig.ask(), Ask::Compare(_)));
+    assert!(matches!(rig.ask(), Ask::Compare { .. }));
 }
 
 #[test]

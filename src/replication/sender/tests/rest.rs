@@ -16,7 +16,7 @@ impl Rig {
             Ask::Batch(items) => Outcome::Items(results(items.len(), 200)),
             Ask::Renewals(_) => Outcome::Unknown(Vec::new()),
             Ask::Digests => Outcome::Digests(Vec::new()),
-            Ask::Compare(_) => Outcome::Compared(Box::default()),
+            Ask::Compare { .. } => Outcome::Compared(Box::default()),
         }
     }
 
@@ -194,8 +194,8 @@ impl Rig {
                 return (Outcome::Unknown((0..items.len()).collect()), false);
             }
             (7, Ask::Digests) => return (Outcome::Digests(vec!["SHOP".into()]), false),
-            (8, Ask::Compare(_)) => return (Outcome::TooLong, false),
-            (7 | 9, Ask::Compare(_)) => {
+            (8, Ask::Compare { .. }) => return (Outcome::TooLong, false),
+            (7 | 9, Ask::Compare { .. }) => {
                 let key = ("SHOP".to_owned(), "1".to_owned());
                 let found = Compared {
                     told_upto: (way == 9).then(|| key.clone()),
