@@ -11,8 +11,11 @@ use crate::replication::outbound::{BATCH_ITEMS, Item};
 use crate::replication::portion::Portion;
 use crate::types::{AppName, InstanceId, Millis};
 
-/// Items of a batch that is not made smaller because it was late.
-const IN_TIME_MIN: usize = 4;
+/// Items of a batch that is not made smaller because it was late. How long it takes is the latency of the
+/// link.
+const SMALL_BATCH: usize = 4;
+/// After how long without an answer, ms, a batch is too much for the link.
+const LATE_MS: u64 = 2000;
 
 impl Sender {
     /// What the end of the request in flight comes to, given who answered: before [`Self::answered`].
@@ -98,6 +101,9 @@ impl Sender {
             }
             Outcome::Items(results) => {
                 self.succeeded(now);
+                if flight.items().len() <= SMALL_BATCH {
+                    self.pace.probed(now);
+                }
                 if self.pace.is_quick(now) {
                     self.widen(&flight);
                 }
@@ -158,8 +164,13 @@ impl Sender {
             Outcome::WrongCount { .. } => self.miscounted(flight, now, random),
             Outcome::Refused(status) => self.refused(flight, status, now, random),
             Outcome::Failed(failure) => {
-                if let Failure::TimedOut | Failure::Broken(_) = failure {
-                    self.try_less(&flight);
+                match failure {
+                    Failure::TimedOut => {
+                        let is_too_much = self.pace.waited(now) >= LATE_MS;
+                        self.try_less(&flight, is_too_much);
+                    }
+                    Failure::Broken(_) => self.try_less(&flight, true),
+                    _ => {}
                 }
                 self.put_back(flight);
                 self.back_off(now, random);
@@ -212,8 +223,9 @@ impl Sender {
         }
     }
 
-    /// A request may have been too much for the link, or its answer for the time that it was given.
-    fn try_less(&mut self, flight: &Flight) {
+    /// A request may have been too much for the link, or its answer for the time that it was given. Batches
+    /// are small already, so that time helps first: `is_too_much` if it did not.
+    fn try_less(&mut self, flight: &Flight, is_too_much: bool) {
         match flight {
             Flight::Probe | Flight::Digests => {}
             Flight::Compare { asked } => {
@@ -229,9 +241,9 @@ impl Sender {
             | Flight::Owed { items }
             | Flight::Renewals { items, .. }
             | Flight::Sweep { items, .. } => {
-                let known = flight.lane().map_or(1, |lane| self.most(lane));
-                let half = (items.len() / 2).max(IN_TIME_MIN).min(known);
-                self.narrow(flight, half);
+                if is_too_much && items.len() > SMALL_BATCH {
+                    self.narrow(flight, (items.len() / 2).max(SMALL_BATCH));
+                }
             }
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct Pace {
     renewals: usize,
     /// When the request in flight was made (monotonic).
     asked_at: Millis,
-    /// How long an empty batch took last, or a later one of digests if that was quicker, ms.
+    /// How long an empty or small batch took last, or a later one of digests if that was quicker, ms.
     latency: u64,
 }
 
@@ -68,7 +68,7 @@ impl Pace {
         self.asked_at = now;
     }
 
-    /// A probe was answered.
+    /// A probe was answered, or something as small.
     pub(super) fn probed(&mut self, now: Millis) {
         self.latency = now.since(self.asked_at);
     }
@@ -76,6 +76,11 @@ impl Pace {
     /// Digests were answered: they may be long, but not quicker than a probe would have been.
     pub(super) fn digested(&mut self, now: Millis) {
         self.latency = self.latency.min(now.since(self.asked_at));
+    }
+
+    /// How long the request in flight has been under way, ms.
+    pub(super) fn waited(&self, now: Millis) -> u64 {
+        now.since(self.asked_at)
     }
 
     /// Whether twice as much could have been asked for.
