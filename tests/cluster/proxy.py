@@ -19,6 +19,7 @@ the requests of one node to another and their answers. `weather` says what happe
 import collections
 import contextlib
 import http.client
+import gzip
 import json
 import socket
 import struct
@@ -172,7 +173,7 @@ class Link:
             self._reply(sock, seen, status, {"Content-Type": "text/html"}, page)
             return
         if path.rstrip("/").endswith("peerreplication/batch"):
-            seen.items += items_of(body)
+            seen.items += items_of(unpacked(headers, body))
         upstream.request(method, path, body or None, headers)
         answer = upstream.getresponse()
         answered = answer.read()
@@ -180,7 +181,8 @@ class Link:
         if weather == "slow":
             time.sleep(self.delay)
         if weather == "miscount":
-            answered = without_last(answered)
+            answered = without_last(unpacked(answer_headers, answered))
+            answer_headers = {k: v for k, v in answer_headers.items() if k.lower() != "content-encoding"}
         self._reply(sock, seen, answer.status, answer_headers, answered, half=weather == "half")
 
     def _reply(self, sock, seen, status, headers, body, half=False):
@@ -239,6 +241,12 @@ def read_request(read):
         size += len(body)
     headers = {k: v for k, v in headers.items() if k.lower() not in HOP}
     return method, path, headers, body, size
+
+
+def unpacked(headers, body):
+    """A body without its compression: nodes of our own kind pack what is long."""
+    is_packed = any(k.lower() == "content-encoding" and v == "gzip" for k, v in headers.items())
+    return gzip.decompress(body) if is_packed and body else body
 
 
 def items_of(body):
