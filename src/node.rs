@@ -82,6 +82,17 @@ impl Node {
             };
             let recovery = move || -> Result<_, StoreError> {
                 let opened = store::open(&options, clock.now().wall, &mut tell_progress)?;
+                // At once: a start that is stopped here has mended all the same.
+                for note in &opened.notes {
+                    warn!("the store was mended: {note}");
+                }
+                if let Some(lost) = &opened.lost {
+                    warn!(
+                        first_lsn = %lost.first,
+                        last_lsn = %lost.last,
+                        "acknowledged changes are lost: {lost}"
+                    );
+                }
                 let mut told = 0;
                 let mut progress = |done: u64, total: u64| {
                     if done / 100_000 > told {
@@ -241,16 +252,6 @@ impl Node {
             );
         }
 
-        for note in &facts.notes {
-            warn!("the store was mended: {note}");
-        }
-        if let Some(lost) = &facts.lost {
-            warn!(
-                first_lsn = %lost.first,
-                last_lsn = %lost.last,
-                "acknowledged changes are lost: {lost}"
-            );
-        }
         let duration_ms = clock.now().mono.since(started);
         info!(
             port = address.port(),

@@ -26,6 +26,8 @@ const BATCH_MAX: usize = 256;
 const UNCOMMITTED_MAX: usize = 10_000;
 /// Ticks between two tries to open a failed store again.
 const REOPEN_TICKS: u32 = 5;
+/// The same after one that found it damaged.
+const REOPEN_DAMAGED_TICKS: u32 = 300;
 
 /// Opens the store again after a failure.
 pub type Opener = Box<dyn FnMut() -> Result<Opened, StoreError> + Send>;
@@ -386,6 +388,10 @@ impl Writer {
             Err(error) => {
                 let reason = with_causes(&error);
                 warn!(%reason, "the change log still cannot be opened: {reason}");
+                // Every try goes through a damaged log whole, which does not mend by itself.
+                if matches!(error, StoreError::Damaged { .. }) {
+                    self.ticks_until_reopen = REOPEN_DAMAGED_TICKS;
+                }
                 self.log.health.send_replace(StoreHealth::Failed(reason));
             }
         }

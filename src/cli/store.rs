@@ -11,7 +11,7 @@ use super::screen::{Cell, Paint, Screen, Table};
 use super::text::{rfc3339, size};
 use crate::history::entry::event_word;
 use crate::store::{
-    self, OnDamage, Progress, Rehearsed, Severity, StoreError, StoreOptions, Survey,
+    self, Loss, OnDamage, Progress, Rehearsed, Severity, StoreError, StoreOptions, Survey,
 };
 
 /// `store check`.
@@ -126,12 +126,7 @@ pub(super) fn repair(arguments: &RepairArgs, screen: &mut Screen) -> Outcome {
         opened.store.close(alive)?;
         done
     };
-    for note in &done.notes {
-        screen.line(note)?;
-    }
-    if let Some(lost) = &done.lost {
-        screen.line(&lost.to_string())?;
-    }
+    tell_mended(&done.notes, done.lost.as_ref(), screen)?;
     let is_clean = done.notes.is_empty() && done.lost.is_none();
     screen.line(match (is_clean, arguments.dry_run) {
         (true, _) => "there is nothing to repair",
@@ -139,6 +134,17 @@ pub(super) fn repair(arguments: &RepairArgs, screen: &mut Screen) -> Outcome {
         (false, false) => "done: the server can be started",
     })?;
     Ok(Exit::Done)
+}
+
+/// What was mended, and what that lost.
+fn tell_mended(notes: &[String], lost: Option<&Loss>, screen: &mut Screen) -> Result<(), Failure> {
+    for note in notes {
+        screen.line(note)?;
+    }
+    if let Some(lost) = lost {
+        screen.line(&lost.to_string())?;
+    }
+    Ok(())
 }
 
 /// `store stats`.
@@ -274,6 +280,7 @@ pub(super) fn compact(arguments: &CompactArgs, screen: &mut Screen) -> Outcome {
         size(done.before),
         size(done.after)
     ))?;
+    tell_mended(&done.notes, done.lost.as_ref(), screen)?;
     Ok(Exit::Done)
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::store::db::{Database, guarded};
 use crate::store::files::{self, DirLock, remove_dir};
-use crate::store::{Progress, StoreError, StoreOptions, recovery};
+use crate::store::{Loss, Progress, StoreError, StoreOptions, recovery};
 use crate::types::Millis;
 
 /// Where the copy is written.
@@ -19,11 +19,14 @@ const MARGIN: u64 = 64 << 20;
 const BATCH: usize = 256;
 
 /// What a compaction did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
     /// Size of the database file before and after, bytes.
     pub before: u64,
     pub after: u64,
+    /// What was mended when it was opened, and what that lost.
+    pub notes: Vec<String>,
+    pub lost: Option<Loss>,
 }
 
 /// Rewrites the store in `options.dir`, which must not be in use. The store is opened and checked
@@ -40,6 +43,7 @@ pub fn compact(
     let opened = recovery::open(options, now_wall, progress)?;
     let live = opened.store.stats().log_bytes;
     let last_alive = opened.last_alive;
+    let (notes, lost) = (opened.notes, opened.lost);
     opened.store.close(last_alive)?;
 
     let dir = &options.dir;
@@ -68,6 +72,8 @@ pub fn compact(
         Ok(Compacted {
             before: from.file_bytes(),
             after: to.file_bytes(),
+            notes,
+            lost,
         })
     });
     from.let_go(Vec::new())?;

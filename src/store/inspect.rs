@@ -60,6 +60,19 @@ impl Inspected {
         self.last.max(Lsn(self.floor.0.saturating_sub(1)))
     }
 
+    /// How many records there are.
+    pub(super) fn records(&self) -> u64 {
+        let count = |segment: &Arc<Segment>| {
+            let facts = segment.covered();
+            facts
+                .last
+                .0
+                .saturating_add(1)
+                .saturating_sub(segment.first.0)
+        };
+        self.segments.iter().map(count).sum()
+    }
+
     /// The newest checkpoint.
     pub(super) fn covered(&self) -> Lsn {
         self.kept.last().copied().unwrap_or_default()

@@ -11,11 +11,12 @@ use std::fs;
 use std::path::Path;
 
 use super::anew::{told, with_ways_out};
-use super::{Failed, Recovery, Started};
-use crate::store::db::Database;
+use super::{Failed, Recovery, Started, Verdict, hole_ranges, note_loss};
+use crate::store::db::{Database, guarded};
 use crate::store::files::{self, remove_dir};
 use crate::store::salvage::{Salvaged, salvage};
-use crate::store::{Loss, LossCause, OnDamage, Progress, StoreError, checkpoint, migrate};
+use crate::store::shared::keys;
+use crate::store::{LossCause, OnDamage, Progress, StoreError, checkpoint, migrate};
 
 /// A copy without sled's snapshots and settings.
 const REBUILT: &str = "log.rebuilt";
@@ -45,7 +46,8 @@ enum Mended {
     Good(Box<Started>),
     /// Acknowledged records are lost, and the options say to change nothing then.
     Rest(Salvaged),
-    Nothing,
+    /// Or there was no space to try.
+    Nothing(Option<StoreError>),
 }
 
 impl Recovery<'_> {
@@ -67,66 +69,95 @@ impl Recovery<'_> {
             Mended::Rest(salvaged) => {
                 Err(with_ways_out(tell_what_is_left(damage, &salvaged), &dir))
             }
-            Mended::Nothing => cleaned.and_then(|()| self.give_up(damage)),
+            Mended::Nothing(short) => cleaned
+                .and_then(|()| self.give_up(damage))
+                .map_err(|refused| short.unwrap_or(refused)),
         }
     }
 
     fn try_to_mend(&mut self, damage: &StoreError, was_open: bool) -> Result<Mended, StoreError> {
         let dir = self.options.dir.clone();
         let notes = self.notes.len();
+        let (rebuilt, target) = (dir.join(REBUILT), dir.join(SALVAGED));
         let mut source = was_open.then(|| self.log.clone());
-        if let Some(removed) = self.copy_without_snapshots(was_open)? {
-            let rebuilt = dir.join(REBUILT);
+        // How many records there are in what was rebuilt, if it can be read to its end.
+        let mut sound = None;
+        let copied = match self.copy_without_snapshots(was_open) {
+            Err(short @ StoreError::NoSpace { .. }) => return Ok(Mended::Nothing(Some(short))),
+            copied => copied?,
+        };
+        if let Some(removed) = copied {
             let attempted = self.attempt(&rebuilt);
             self.notes.truncate(notes);
             match attempted {
                 Ok((database, inspected)) => {
                     let verdict = self.judge(&inspected);
+                    sound = Some(inspected.records());
                     drop(inspected);
                     database.let_go(Vec::new())?;
-                    if verdict.is_ok_and(|verdict| verdict.lost.is_none()) {
+                    // Without a watermark nobody knows what there was. What the machine took with it when
+                    // it went down is no fault of the log's.
+                    let is_whole = |verdict: Verdict| {
+                        let lost = verdict.lost.map(|lost| lost.cause);
+                        matches!(lost, None | Some(LossCause::NotSynced))
+                    };
+                    if self.mark.is_some() && verdict.is_ok_and(is_whole) {
                         let note = format!(
                             "mended the database by rebuilding {removed}: {}",
                             told(damage)
                         );
                         return self.take_over(&rebuilt, None, note);
                     }
-                    source = source.or(Some(rebuilt));
+                    source = source.or_else(|| Some(rebuilt.clone()));
                 }
                 Err(Failed {
                     error: StoreError::Damaged { .. },
                     was_open,
-                }) => source = source.or(was_open.then_some(rebuilt)),
+                }) => source = source.or_else(|| was_open.then(|| rebuilt.clone())),
                 Err(other) => return Err(other.error),
             }
         }
         let Some(source) = source else {
-            return Ok(Mended::Nothing);
+            return Ok(Mended::Nothing(None));
         };
-        let target = dir.join(SALVAGED);
+        if sound.is_none() && source != rebuilt {
+            remove_dir(&rebuilt)?;
+        }
         let salvaged = match self.salvage(&source, &target) {
-            Ok(salvaged) if salvaged.records > 0 => salvaged,
-            Ok(_) | Err(StoreError::Damaged { .. }) => return Ok(Mended::Nothing),
+            Ok(salvaged) if salvaged.records > 0 => Some(salvaged),
+            Ok(_) | Err(StoreError::Damaged { .. }) => None,
             Err(error) => return Err(error),
         };
-        let is_whole = match self.attempt(&target) {
+        let (good, salvaged) = match (salvaged, sound.filter(|records| *records > 0)) {
+            (Some(salvaged), Some(records)) if records < salvaged.records => (target, salvaged),
+            (Some(salvaged), None) => (target, salvaged),
+            (_, Some(records)) => {
+                let salvaged = Salvaged {
+                    records,
+                    ..Salvaged::default()
+                };
+                (rebuilt, salvaged)
+            }
+            (None, None) => return Ok(Mended::Nothing(None)),
+        };
+        let is_whole = match self.attempt(&good) {
             Ok((database, inspected)) => {
                 let verdict = self.judge(&inspected);
                 drop(inspected);
                 database.let_go(Vec::new())?;
-                verdict.is_ok() && salvaged.cut_at.is_none()
+                self.mark.is_some() && verdict.is_ok() && salvaged.cut_at.is_none()
             }
             Err(Failed {
                 error: StoreError::Damaged { .. },
                 ..
-            }) => return Ok(Mended::Nothing),
+            }) => return Ok(Mended::Nothing(None)),
             Err(other) => return Err(other.error),
         };
         self.notes.truncate(notes);
         if !is_whole {
             match self.options.on_damage {
                 OnDamage::KeepRest => {}
-                OnDamage::MoveAside => return Ok(Mended::Nothing),
+                OnDamage::MoveAside => return Ok(Mended::Nothing(None)),
                 OnDamage::Refuse => return Ok(Mended::Rest(salvaged)),
             }
         }
@@ -135,7 +166,8 @@ impl Recovery<'_> {
             salvaged.records,
             told(damage)
         );
-        self.take_over(&target, Some(salvaged), note)
+        self.note_holes(&good, &salvaged)?;
+        self.take_over(&good, Some(salvaged), note)
     }
 
     /// Copies the log, all but what sled can rebuild, and tells what was left out. `None` if there is
@@ -202,6 +234,25 @@ impl Recovery<'_> {
         salvaged
     }
 
+    /// Notes in what takes the place of the damaged log what is missing in it, and that it is another one:
+    /// whoever opens it next has to know, should this process end before it has said so.
+    fn note_holes(&self, good: &Path, salvaged: &Salvaged) -> Result<(), StoreError> {
+        let database = Database::open(good, self.options.cache_bytes)?;
+        let mut batch = sled::Batch::default();
+        batch.remove(keys::INCARNATION);
+        for range in hole_ranges(&salvaged.holes, self.now_wall) {
+            note_loss(&range, &mut batch);
+        }
+        let noted = guarded("note what is missing in the log", || {
+            database.meta.apply_batch(batch)
+        });
+        let noted = noted
+            .and_then(|()| database.flush())
+            .and_then(|()| database.sync());
+        database.let_go(Vec::new())?;
+        noted
+    }
+
     /// Puts a good log in the place of the damaged one. That one is kept if records are missing.
     fn take_over(
         &mut self,
@@ -242,21 +293,9 @@ impl Recovery<'_> {
         self.notes
             .push(format!("{note}; it is now in {}", aside.display()));
         let mut verdict = match self.judge(&inspected) {
-            Ok(verdict) if salvaged.cut_at.is_none() => verdict,
+            Ok(verdict) if salvaged.cut_at.is_none() && self.mark.is_some() => verdict,
             _ => self.accept(&inspected),
         };
-        if let (Some((first, _)), Some((_, last))) = (salvaged.holes.first(), salvaged.holes.last())
-        {
-            let tail = verdict.lost.take();
-            verdict.lost = Some(Loss {
-                first: *first,
-                last: tail.as_ref().map_or(*last, |lost| lost.last.max(*last)),
-                cause: match tail {
-                    Some(lost) if lost.cause == LossCause::Accepted => lost.cause,
-                    _ => LossCause::HistoryOnly,
-                },
-            });
-        }
         verdict.holes = salvaged.holes;
         Ok(Mended::Good(Box::new(Started {
             database,

@@ -70,6 +70,24 @@ pub(super) struct Verdict {
     holes: Vec<(Lsn, Lsn)>,
 }
 
+impl Verdict {
+    /// All that is lost as one range: from the first hole to the end of the tail.
+    fn told(&self) -> Option<Loss> {
+        let (Some((first, _)), Some((_, last))) = (self.holes.first(), self.holes.last()) else {
+            return self.lost.clone();
+        };
+        let tail = self.lost.as_ref();
+        Some(Loss {
+            first: *first,
+            last: tail.map_or(*last, |lost| lost.last.max(*last)),
+            cause: match tail {
+                Some(lost) if lost.cause == LossCause::Accepted => LossCause::Accepted,
+                _ => LossCause::HistoryOnly,
+            },
+        })
+    }
+}
+
 /// A store that can be handed out.
 struct Started {
     database: Database,
@@ -230,7 +248,7 @@ impl Recovery<'_> {
             },
             lost: Some(Loss {
                 first: end.next(),
-                last,
+                last: last.max(end.next()),
                 cause: LossCause::Accepted,
             }),
             holes: Vec::new(),
@@ -251,7 +269,7 @@ impl Recovery<'_> {
             .or_else(|| known(mark.node_id))
             .unwrap_or_else(random_id);
         let incarnation = match inspected.incarnation {
-            Some(incarnation) if verdict.lost.is_none() => incarnation,
+            Some(incarnation) if verdict.told().is_none() => incarnation,
             _ => random_id(),
         };
         let end = verdict.end;
@@ -314,7 +332,7 @@ impl Recovery<'_> {
             node_id: format_id(node_id),
             incarnation: format_id(incarnation),
             notes: self.notes,
-            lost: verdict.lost,
+            lost: verdict.told(),
             short_of_space: self.short_of_space,
         })
     }
@@ -339,12 +357,7 @@ fn losses(
     for range in passed {
         batch.remove(loss_key(range.first).as_str());
     }
-    let holes = verdict.holes.iter().map(|(first, last)| LostRange {
-        first: *first,
-        last: *last,
-        next: last.next(),
-        noticed,
-    });
+    let holes = hole_ranges(&verdict.holes, noticed);
     let tail = verdict
         .lost
         .iter()
@@ -356,14 +369,28 @@ fn losses(
             noticed,
         });
     for range in holes.chain(tail) {
-        let mut value = range.last.0.to_le_bytes().to_vec();
-        value.extend(range.next.0.to_le_bytes());
-        value.extend(range.noticed.0.to_le_bytes());
-        batch.insert(loss_key(range.first).as_str(), value);
+        note_loss(&range, batch);
         losses.retain(|known| known.first != range.first);
         losses.push(range);
     }
     losses
+}
+
+/// Holes as they are noted.
+fn hole_ranges(holes: &[(Lsn, Lsn)], noticed: Millis) -> impl Iterator<Item = LostRange> {
+    holes.iter().map(move |(first, last)| LostRange {
+        first: *first,
+        last: *last,
+        next: last.next(),
+        noticed,
+    })
+}
+
+fn note_loss(range: &LostRange, batch: &mut sled::Batch) {
+    let mut value = range.last.0.to_le_bytes().to_vec();
+    value.extend(range.next.0.to_le_bytes());
+    value.extend(range.noticed.0.to_le_bytes());
+    batch.insert(loss_key(range.first).as_str(), value);
 }
 
 fn loss_key(first: Lsn) -> String {

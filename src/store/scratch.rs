@@ -28,7 +28,10 @@ pub(super) fn database_files(log: &Path, to: &Path) -> Result<Vec<(PathBuf, Path
     Ok(all)
 }
 
-/// A directory of one's own, removed when dropped.
+/// What their names begin with; behind it come the process and a number.
+const PREFIX: &str = "eurekad-check-";
+
+/// A directory of one's own, removed when dropped, or by the next one if the process was interrupted.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -41,9 +44,10 @@ impl Scratch {
     }
 
     pub(super) fn create(parent: &Path) -> Result<Self, StoreError> {
+        remove_abandoned(parent);
         let mut number = 0u32;
         loop {
-            let path = parent.join(format!("eurekad-check-{}-{number}", std::process::id()));
+            let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
             let mut builder = fs::DirBuilder::new();
             #[cfg(unix)]
             {
@@ -111,6 +115,27 @@ impl Scratch {
             }
         }
         Ok(())
+    }
+}
+
+/// Removes what processes left that were interrupted. Those of others stay: there is no permission.
+fn remove_abandoned(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'))
+            .and_then(|(process, _)| process.parse::<u32>().ok());
+        let is_abandoned = owner.is_some_and(|process| {
+            Path::new("/proc").is_dir() && !Path::new(&format!("/proc/{process}")).exists()
+        });
+        if is_abandoned {
+            // Whoever else does the same at this moment has removed it.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
