@@ -2,11 +2,16 @@
 //! SIGTERM, as with the Java server, unless whoever started the program had it ignored (`nohup`).
 
 use std::io;
+use std::pin::pin;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
 
 use crate::node::Node;
+
+/// Signals so close together ask for one stop.
+const ONE_STOP: Duration = Duration::from_millis(100);
 
 /// The number of SIGHUP, on every system.
 const HANGUP: u32 = 1;
@@ -63,6 +68,15 @@ impl Signals {
     pub async fn stop(mut self, node: Node) -> anyhow::Result<()> {
         let hurry = node.hurry();
         let hurrying = async {
+            // One stop may come as two signals: to the process, and to its group.
+            let mut settled = pin!(tokio::time::sleep(ONE_STOP));
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut settled => break,
+                    _ = self.next() => {}
+                }
+            }
             let signal = self.next().await;
             info!(
                 signal,

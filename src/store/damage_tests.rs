@@ -217,3 +217,46 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
     }
     assert!(seen[1] > 0 && seen[2] > 0, "{seen:?}");
 }
+
+/// Nobody can say then whether a log that was rebuilt has everything.
+#[test]
+fn without_a_watermark_no_damaged_log_gives_way_to_another_unasked() {
+    let mut seen = [0; 2];
+    for left in &LEFT[..2] {
+        let place = stopped(left);
+        let db = place.options.dir.join("log").join("db");
+        let good = fs::read(&db).unwrap();
+        let used = good.iter().rposition(|byte| *byte != 0).unwrap();
+        for at in (used / 16..used).step_by(used / 8) {
+            let what = format!("{}, byte {at}", left.name);
+            let damaged = copy_of(&place);
+            let dir = &damaged.options.dir;
+            let mut bad = good.clone();
+            bad[at] ^= 0x20;
+            fs::write(dir.join("log").join("db"), bad).unwrap();
+            fs::remove_file(dir.join("watermark")).unwrap();
+            let asides = |place: &OnSled| {
+                let is_aside = |name: &str| name.starts_with("quarantine-");
+                files::list(&place.options.dir, is_aside).unwrap().len()
+            };
+
+            let unasked = copy_of(&damaged);
+            let started = open(&unasked, OnDamage::Refuse);
+            assert_eq!(asides(&unasked), 0, "{what}");
+            let Err(error) = started else {
+                seen[0] += 1;
+                continue;
+            };
+            seen[1] += 1;
+            assert!(
+                matches!(error, StoreError::Damaged { .. }),
+                "{what}: {error}"
+            );
+            let asked = copy_of(&damaged);
+            let opened = open(&asked, OnDamage::KeepRest).unwrap();
+            assert_eq!(asides(&asked), 1, "{what}: {:?}", opened.notes);
+            assert!(opened.lost.is_some(), "{what}");
+        }
+    }
+    assert!(seen[1] > 0, "{seen:?}");
+}
