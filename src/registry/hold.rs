@@ -73,8 +73,8 @@ impl Hold {
     }
 
     /// Whether this word counts rather than the other one of the same kind about the same instance. All
-    /// nodes agree: of two words of one millisecond, which only their ends tell apart, each keeps its own
-    /// until the one that ends first ends both.
+    /// nodes agree: of two words with one `at`, which only their ends tell apart (both came right behind one
+    /// whose clock was ahead, say), each node keeps its own until the one that ends first ends both.
     pub fn is_later_than(&self, other: &Self) -> bool {
         let order = |hold: &Self| (hold.at, hold.is_released);
         order(self) > order(other)

@@ -446,10 +446,13 @@ impl World {
                 } else {
                     HoldKind::Quarantine
                 };
-                // Longer than any simulation: nobody ends them by a timer here.
+                // Longer than any simulation: nobody ends them by a timer here. All end at one moment, by
+                // whatever clock, since of two words with one `at` each node keeps its own end.
+                let left = 86_400_000 - self.time;
+                let wall = Millis(self.nodes[node].wall(self.time).unsigned_abs());
                 let hold = Hold {
                     kind,
-                    until: Millis(START + 86_400_000),
+                    until: wall.plus(left),
                     at: Millis::ZERO,
                     is_released: self.random.chance(40),
                 };
