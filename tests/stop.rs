@@ -92,6 +92,17 @@ fn a_terminal_that_goes_away_stops_the_node_in_order_unless_that_is_ignored() {
     assert!(log.contains("stopping: SIGTERM"), "{log}");
 }
 
+/// A registration that never ends, as far as the server has read it.
+fn endless(server: &Server) -> Connection {
+    let mut endless = Connection::open(server.port()).unwrap();
+    let bytes = instance(1).register();
+    endless.send(&bytes[..bytes.len() - 1]).unwrap();
+    wait_for("the server to read what was sent", || {
+        endless.is_all_taken().then_some(())
+    });
+    endless
+}
+
 #[test]
 fn a_request_that_never_ends_does_not_keep_the_node_beyond_its_grace() {
     let dir = tempfile::tempdir().unwrap();
@@ -100,12 +111,7 @@ fn a_request_that_never_ends_does_not_keep_the_node_beyond_its_grace() {
     let mut connection = Connection::open(server.port()).unwrap();
     let status = connection.exchange(&instance(0).register()).unwrap().status;
     assert_eq!(status, 204);
-    let mut endless = Connection::open(server.port()).unwrap();
-    let bytes = instance(1).register();
-    endless.send(&bytes[..bytes.len() - 1]).unwrap();
-    wait_for("the server to read what was sent", || {
-        endless.is_all_taken().then_some(())
-    });
+    let _endless = endless(&server);
     server.terminate();
     let (status, log) = server.wait();
     assert_eq!(status.code(), Some(0), "{log}");
@@ -122,12 +128,7 @@ fn a_stop_says_what_it_waits_for_and_a_second_signal_ends_the_wait() {
     let mut connection = Connection::open(server.port()).unwrap();
     let status = connection.exchange(&instance(0).register()).unwrap().status;
     assert_eq!(status, 204);
-    let mut endless = Connection::open(server.port()).unwrap();
-    let bytes = instance(1).register();
-    endless.send(&bytes[..bytes.len() - 1]).unwrap();
-    wait_for("the server to read what was sent", || {
-        endless.is_all_taken().then_some(())
-    });
+    let _endless = endless(&server);
     server.signal("INT");
     wait_for("the stop to say what it waits for", || {
         let told = "waiting for the requests of 1 connections, for up to 3600 s";

@@ -9,7 +9,7 @@ use crate::registry::change::Record;
 use crate::registry::delta::DeltaTail;
 use crate::registry::rules::Rules;
 use crate::registry::{Registry, TOMBSTONES_KEPT_MS};
-use crate::store::{LogReader, LogStore, Loss, Opened, StoreError};
+use crate::store::{LogReader, LogStore, Opened, StoreError};
 use crate::types::{Lsn, Millis, Now};
 
 /// Most records that are looked through for what was removed lately: a restart must not take as
@@ -44,10 +44,6 @@ pub struct Facts {
     pub is_empty: bool,
     /// Until when the node is known to have lived before, wall time.
     pub last_alive: Millis,
-    /// What the store mended.
-    pub notes: Vec<String>,
-    /// Acknowledged records that are gone, if any.
-    pub lost: Option<Loss>,
 }
 
 /// Builds the state. Whoever serves it starts the leases' clocks again first. `progress` is told after each chunk how many records of how many are
@@ -94,8 +90,6 @@ pub fn recover(
         replayed,
         is_empty: opened.last_lsn == Lsn::ZERO && checkpoint_lsn == Lsn::ZERO,
         last_alive: opened.last_alive,
-        notes: opened.notes,
-        lost: opened.lost,
     };
     let published = Published { registry, delta };
     Ok(Recovered {
