@@ -1,7 +1,7 @@
 use super::*;
 use crate::registry::rules::Rules;
 use crate::registry::tests::{Scene, instance};
-use crate::replication::sender::{Ask, Kind, Next, Outcome, Sender};
+use crate::replication::sender::{Ask, Kind, Next, Outcome, Place, Sender};
 use crate::store::MemDisk;
 use crate::store::testing::{CountingReader, options};
 use crate::store::{CheckpointSource, Durability, LogStore};
@@ -119,7 +119,7 @@ fn a_damaged_log_makes_a_java_peer_get_everything_instead_of_nothing() {
     rig.reader = rig.reader.with_damage(Lsn(43));
     let now = Millis(1_000_000_000);
     let mut behind = Behind::default();
-    let mut sender = Sender::new(Some(Lsn(40)), Lsn::ZERO, now);
+    let mut sender = Sender::new(Place::Cursor(Lsn(40)), Lsn::ZERO, now);
     let mut told = std::collections::BTreeSet::new();
     loop {
         let mut records = LogRecords {

@@ -18,19 +18,19 @@ use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
 use super::reconcile::Digests;
-use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, REPAIRS_MAX, Sender};
+use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, Place, REPAIRS_MAX, Sender};
 use super::transport::{Answer, COPYING, Call, Wait};
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
-use crate::types::{Lsn, Millis};
+use crate::types::Millis;
 use crate::wire::{Draft, Limits};
 
 /// Changes that come in quick succession go together: how long the first waits for others.
 const GATHER: Duration = Duration::from_millis(10);
-/// Least time between two notes of the cursor.
-const NOTE_CURSOR_MS: u64 = 1000;
+/// Least time between two notes of how far a peer is.
+const NOTE_PLACE_MS: u64 = 1000;
 /// Longest time between two looks at who is at a URL that led to this node itself.
 const ASK_SELF_EVERY: Duration = Duration::from_secs(30);
 
@@ -72,12 +72,15 @@ impl PeerTask {
     pub(super) async fn run(&self) -> End {
         let now = self.context.clock.now();
         let recovered = self.context.recovered;
-        let mut sender = Sender::new(self.load_cursor().await, recovered, now.mono);
+        let place = self.load_place().await;
+        // What is gone from now on, a peer that nothing is known of has to be told, though it may be met later.
+        let end = self.context.log.published().lsn();
+        let mut sender = Sender::new(place.unwrap_or(Place::Sweep(end)), recovered, now.mono);
         let (peers, states) = (&self.context.peers, &self.context.states);
         let mut patience = Patience::new(peers.read_timeout + peers.connect_timeout);
         states.update(&self.name, |_| {});
         let mut moved = self.context.log.subscribe();
-        let mut noted = (sender.cursor(), now.mono);
+        let mut noted = (place, Millis::ZERO);
         let mut behind = Behind::default();
         loop {
             let copies = !self.context.gate.is_open(self.context.clock.now().mono);
@@ -86,7 +89,7 @@ impl PeerTask {
             let step;
             (sender, behind, step) = self.step(sender, behind).await;
             self.show(&sender, step.untold_since);
-            noted = self.note_cursor(&sender, noted).await;
+            noted = self.note_place(&sender, noted).await;
             match (step.next, step.message) {
                 (Next::Ask(ask), Some(message)) => {
                     match self.exchange(&ask, message, &sender, &mut patience).await {
@@ -128,7 +131,7 @@ impl PeerTask {
                 }
             }
             if self.stop.is_cancelled() {
-                self.note_cursor(&sender, (None, Millis::ZERO)).await;
+                self.note_place(&sender, (None, Millis::ZERO)).await;
                 return End::Stopped;
             }
         }
@@ -168,6 +171,7 @@ impl PeerTask {
     async fn step(&self, sender: Sender, behind: Behind) -> (Sender, Behind, Step) {
         let (context, peer) = (self.context.clone(), self.name.clone());
         let (mut sender, mut behind) = (sender, behind);
+        let upto = sender.place().upto();
         let step = tokio::task::spawn_blocking(move || {
             let (state, reader) = (context.log.snapshot(), context.log.reader());
             let mut records = LogRecords {
@@ -207,7 +211,7 @@ impl PeerTask {
                     message: None,
                     untold_since: None,
                 };
-                let sender = Sender::new(None, self.context.recovered, now);
+                let sender = Sender::new(Place::Sweep(upto), self.context.recovered, now);
                 (sender, Behind::default(), step)
             }
         }
@@ -371,7 +375,6 @@ impl PeerTask {
                     let looking = look(context, url, self.stop.clone());
                     self.context.tasks.spawn(looking);
                 }
-                Effect::Cursor(_) => {}
                 Effect::GaveUp { app, id, status } => warn!(
                     peer.url = %self.name, app.name = %app, instance.id = %id, status,
                     "{} refuses {app}/{id} with status {status}, going on without it", self.name
@@ -451,45 +454,40 @@ impl PeerTask {
         });
     }
 
-    fn cursor_key(&self) -> String {
+    /// Under which the place is noted in the store.
+    fn place_key(&self) -> String {
         format!("cursor/{}", self.name)
     }
 
-    /// The cursor that was noted, if it is of this incarnation of the log and not ahead of it.
-    async fn load_cursor(&self) -> Option<Lsn> {
-        let (reader, key) = (self.context.log.reader(), self.cursor_key());
+    /// The place that was noted, if it is of this incarnation of the log and not ahead of it.
+    async fn load_place(&self) -> Option<Place> {
+        let (reader, key) = (self.context.log.reader(), self.place_key());
         let noted = tokio::task::spawn_blocking(move || reader.meta_get(&key))
             .await
             .ok()?
             .ok()??;
-        let text = String::from_utf8(noted).ok()?;
-        let (incarnation, lsn) = text.split_once(' ')?;
-        let lsn = Lsn(lsn.parse().ok()?);
-        let is_valid =
-            incarnation == self.context.incarnation && lsn <= self.context.log.published().lsn();
-        is_valid.then_some(lsn)
+        let end = self.context.log.published().lsn();
+        Place::noted(&noted, &self.context.incarnation, end)
     }
 
-    /// Notes the cursor, not too often: a stale one only means that something is sent again.
-    async fn note_cursor(
+    /// Notes the place, not too often: a stale one only means that something is sent again.
+    async fn note_place(
         &self,
         sender: &Sender,
-        noted: (Option<Lsn>, Millis),
-    ) -> (Option<Lsn>, Millis) {
+        noted: (Option<Place>, Millis),
+    ) -> (Option<Place>, Millis) {
         let now = self.context.clock.now().mono;
-        let cursor = sender.cursor();
-        if cursor == noted.0 || now.since(noted.1) < NOTE_CURSOR_MS {
+        let place = sender.place();
+        if Some(place) == noted.0 || now.since(noted.1) < NOTE_PLACE_MS {
             return noted;
         }
-        let Some(lsn) = cursor else { return noted };
-        let (reader, key) = (self.context.log.reader(), self.cursor_key());
-        let value = format!("{} {lsn}", self.context.incarnation);
-        let put =
-            tokio::task::spawn_blocking(move || reader.meta_put(&key, value.as_bytes())).await;
+        let (reader, key) = (self.context.log.reader(), self.place_key());
+        let note = place.note(&self.context.incarnation);
+        let put = tokio::task::spawn_blocking(move || reader.meta_put(&key, note.as_bytes())).await;
         if let Ok(Err(error)) = put {
             debug!(peer.url = %self.name, %error, "noting the cursor of {}: {error}", self.name);
         }
-        (cursor, now)
+        (Some(place), now)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::flight::{Flight, Lane, Suspect};
 use super::{
     BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
-    LOOK_AFTER_MS, MISCOUNTS_MAX, Outcome, REPAIRS_MAX, SUSPECT_MS, Sender,
+    LOOK_AFTER_MS, MISCOUNTS_MAX, Outcome, REPAIRS_MAX, SUSPECT_MS, Sender, Sweep,
 };
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
@@ -104,11 +104,9 @@ impl Sender {
                 if flight.items().len() <= SMALL_BATCH {
                     self.pace.probed(now);
                 }
-                if self.pace.is_quick(now) {
-                    self.widen(&flight);
-                }
-                let mut effects = self.take_results(&flight, results);
-                effects.extend(self.finish(flight));
+                self.widen(&flight, now);
+                let effects = self.take_results(&flight, results);
+                self.finish(flight);
                 effects
             }
             Outcome::Unknown(places) => {
@@ -118,7 +116,8 @@ impl Sender {
                     let unknown = places.into_iter().filter_map(|place| items.get(place));
                     self.owed_renewals.extend(unknown.map(Item::key));
                 }
-                self.finish(flight)
+                self.finish(flight);
+                Vec::new()
             }
             Outcome::Digests(differing) => {
                 self.succeeded(now);
@@ -161,7 +160,10 @@ impl Sender {
                 }
                 Vec::new()
             }
-            Outcome::WrongCount { .. } => self.miscounted(flight, now, random),
+            Outcome::WrongCount { .. } => {
+                self.miscounted(flight, now, random);
+                Vec::new()
+            }
             Outcome::Refused(status) => self.refused(flight, status, now, random),
             Outcome::Failed(failure) => {
                 match failure {
@@ -208,11 +210,13 @@ impl Sender {
         is_due.then_some(Effect::Look).into_iter().collect()
     }
 
-    /// A batch was taken: the next one of its sort may have more items.
-    fn widen(&mut self, flight: &Flight) {
+    /// A batch was taken: if that was quick, the next one of its sort may have more items.
+    fn widen(&mut self, flight: &Flight, now: Millis) {
         if let Some(lane) = flight.lane() {
             let most = &mut self.batch_max[lane as usize];
-            *most = (*most * 2).min(BATCH_ITEMS);
+            if *most < BATCH_ITEMS && self.pace.is_quick(now) {
+                *most = (*most * 2).min(BATCH_ITEMS);
+            }
         }
     }
 
@@ -304,14 +308,14 @@ impl Sender {
     }
 
     /// What a request that is done with moves.
-    fn finish(&mut self, flight: Flight) -> Vec<Effect> {
+    fn finish(&mut self, flight: Flight) {
         match flight {
             Flight::Changes { .. } => {
                 if let Some(backlog) = &mut self.backlog {
                     backlog.is_open = false;
                 }
                 if let Some(backlog) = self.backlog.take_if(|backlog| backlog.is_empty()) {
-                    self.advance(backlog.upto);
+                    self.upto = backlog.upto.max(self.upto);
                 }
             }
             Flight::Probe | Flight::Owed { .. } | Flight::Digests => {}
@@ -329,29 +333,24 @@ impl Sender {
             Flight::Sweep {
                 rest: Some(rest), ..
             } => {
-                if let Some((_, after)) = &mut self.sweep {
-                    *after = Some(rest);
-                }
+                self.sweep = Some(Sweep { after: Some(rest) });
             }
-            Flight::Sweep { rest: None, .. } => {
-                self.cursor = self.sweep.take().map(|(target, _)| target);
-            }
+            Flight::Sweep { rest: None, .. } => self.sweep = None,
         }
-        self.cursor.map(Effect::Cursor).into_iter().collect()
     }
 
     /// Success, but not one result per item. If that is no accident, it is success all the same, as the
     /// original takes it; what was not understood is found by heartbeats.
-    fn miscounted(&mut self, flight: Flight, now: Millis, random: u64) -> Vec<Effect> {
+    fn miscounted(&mut self, flight: Flight, now: Millis, random: u64) {
         self.counters.item_errors += 1;
         self.miscounts += 1;
         self.back_off(now, random);
         if self.miscounts > MISCOUNTS_MAX {
             self.miscounts = 0;
-            return self.finish(flight);
+            self.finish(flight);
+        } else {
+            self.put_back(flight);
         }
-        self.put_back(flight);
-        Vec::new()
     }
 
     /// The peer refuses a batch as a whole. One bad item must not hold up the others for ever: the
@@ -365,7 +364,8 @@ impl Sender {
             // A digest does not become smaller, but what it says can be told in batches.
             self.owed_renewals.extend(items.iter().map(Item::key));
             self.back_off(now, random);
-            return self.finish(flight);
+            self.finish(flight);
+            return Vec::new();
         }
         let count = flight.items().len();
         let first = flight.items().first().map(Item::key);
@@ -392,10 +392,9 @@ impl Sender {
             return Vec::new();
         }
         let (app, id) = key;
-        let mut effects = vec![Effect::GaveUp { app, id, status }];
         self.back_off(now, random);
-        effects.extend(self.finish(flight));
-        effects
+        self.finish(flight);
+        vec![Effect::GaveUp { app, id, status }]
     }
 
     /// A request that has to be made again: what is not found by position is kept.

@@ -16,6 +16,7 @@
 mod answers;
 mod flight;
 mod pace;
+mod place;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -29,6 +30,7 @@ use crate::registry::change::Actor;
 use crate::types::{Lsn, Millis};
 use flight::{Cut, Flight, Lane, Suspect};
 use pace::Pace;
+pub use place::Place;
 pub use words::{
     Ask, Counters, Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records,
     differing,
@@ -65,6 +67,13 @@ const PROBE_AFTER_MS: u64 = 10_000;
 /// queues keep changes for a third of that.
 const LOOK_AFTER_MS: u64 = 90_000;
 
+/// How far the telling of the whole registry is.
+#[derive(Debug, Default)]
+struct Sweep {
+    /// The last instance that the peer has been told.
+    after: Option<Key>,
+}
+
 /// One peer's sender.
 #[derive(Debug)]
 #[expect(
@@ -72,10 +81,10 @@ const LOOK_AFTER_MS: u64 = 90_000;
     reason = "what is known of the peer, one by one"
 )]
 pub struct Sender {
-    /// The peer has everything up to here; `None` if it has to be swept first.
-    cursor: Option<Lsn>,
-    /// While sweeping: the position that a complete sweep brings the peer to, and how far it is.
-    sweep: Option<(Lsn, Option<Key>)>,
+    /// The peer has everything up to here, once it has been swept.
+    upto: Lsn,
+    /// It is to be told the whole registry.
+    sweep: Option<Sweep>,
     /// What of the log is still to be told before the cursor moves.
     backlog: Option<Backlog>,
     /// The end of the log when this process started.
@@ -127,13 +136,17 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that goes on at `cursor`, or sweeps first without one. Up to `recovered` the log is of
-    /// an earlier life of this node, when the peer may have been told more than the cursor says. `now`
-    /// is monotonic: what was renewed before it is not told again.
-    pub fn new(cursor: Option<Lsn>, recovered: Lsn, now: Millis) -> Self {
+    /// A sender that goes on at `place`. Up to `recovered` the log is of an earlier life of this node, when the
+    /// peer may have been told more than `place` says. `now` is monotonic: what was renewed before it is not
+    /// told again.
+    pub fn new(place: Place, recovered: Lsn, now: Millis) -> Self {
+        let (upto, sweep) = match place {
+            Place::Cursor(upto) => (upto, None),
+            Place::Sweep(upto) => (upto, Some(Sweep::default())),
+        };
         Self {
-            cursor,
-            sweep: None,
+            upto,
+            sweep,
             backlog: None,
             recovered,
             renewed_upto: now,
@@ -165,8 +178,18 @@ impl Sender {
         }
     }
 
+    /// Where a sender that takes over goes on.
+    pub fn place(&self) -> Place {
+        if self.sweep.is_some() {
+            Place::Sweep(self.upto)
+        } else {
+            Place::Cursor(self.upto)
+        }
+    }
+
+    /// Up to where the peer has everything, if that is so anywhere.
     pub fn cursor(&self) -> Option<Lsn> {
-        self.cursor
+        self.sweep.is_none().then_some(self.upto)
     }
 
     pub fn counters(&self) -> Counters {
@@ -193,17 +216,16 @@ impl Sender {
         self.owed.len() + self.owed_renewals.len() + untold
     }
 
-    /// Sends the whole registry again, as after a loss on either side.
-    pub fn sweep_again(&mut self) {
-        self.cursor = None;
-        self.sweep = None;
+    /// Sends the whole registry, whose last change is at `end`, instead of what the log has no more.
+    pub fn sweep_instead(&mut self, end: Lsn) {
+        self.upto = end;
         self.backlog = None;
+        self.sweep_beside();
     }
 
     /// Has the peer told the whole registry, beside what it is told of the log.
     fn sweep_beside(&mut self) {
-        let target = self.sweep.take().map(|(target, _)| target);
-        self.sweep = self.cursor.take().or(target).map(|target| (target, None));
+        self.sweep = Some(Sweep::default());
     }
 
     /// Whether comparisons wait: a node that copies the registry from its peers does not ask those for it
@@ -221,10 +243,10 @@ impl Sender {
         if now < self.quiet_until {
             return Next::Wait(self.quiet_until);
         }
-        if self.kind == Kind::Unknown {
+        if self.kind == Kind::Unknown || self.pace.measures() {
             return self.ask(Flight::Probe, Ask::Probe);
         }
-        self.skip_sweep(state);
+        self.skip_sweep();
         if self.was_changes
             && self.is_comparison_overdue(now)
             && let Some(next) = self.next_comparison(now, state)
@@ -340,15 +362,15 @@ impl Sender {
 
     fn next_changes(&mut self, state: &Published, records: &mut impl Records) -> Option<Next> {
         loop {
-            let cursor = self.cursor.or(self.sweep.as_ref().map(|(upto, _)| *upto))?;
+            let (upto, is_ours) = (self.upto, self.kind.is_ours());
             let mut backlog = self
                 .backlog
                 .take()
-                .unwrap_or_else(|| Backlog::behind(cursor, self.recovered, self.kind.is_ours()));
+                .unwrap_or_else(|| Backlog::behind(upto, self.recovered, is_ours));
             while backlog.is_open && backlog.upto < state.lsn() && backlog.size() < BACKLOG_MAX {
                 let Some(read) = records.since(backlog.upto.next()) else {
                     // The log does not reach back so far.
-                    self.sweep_again();
+                    self.sweep_instead(state.lsn());
                     return None;
                 };
                 if read.is_empty() {
@@ -362,20 +384,10 @@ impl Sender {
                 self.backlog = Some(backlog);
                 return Some(self.send(Flight::Changes { items, told }));
             }
-            if backlog.upto == cursor {
+            if backlog.upto <= upto {
                 return None;
             }
-            self.advance(backlog.upto);
-        }
-    }
-
-    /// Moves what a finished stretch of the log moves: the cursor, or, during a sweep, the position
-    /// that the sweep leads to.
-    fn advance(&mut self, upto: Lsn) {
-        match (&mut self.cursor, &mut self.sweep) {
-            (Some(cursor), _) => *cursor = upto.max(*cursor),
-            (None, Some((target, _))) => *target = upto.max(*target),
-            (None, None) => {}
+            self.upto = backlog.upto;
         }
     }
 
@@ -410,29 +422,19 @@ impl Sender {
 
     /// Nodes of our own kind are not swept: a comparison finds what they lack, and does not mistake an
     /// old state for news.
-    fn skip_sweep(&mut self, state: &Published) {
-        if self.kind.is_ours() && self.cursor.is_none() {
-            self.cursor = Some(self.sweep.take().map_or(state.lsn(), |(target, _)| target));
+    fn skip_sweep(&mut self) {
+        if self.kind.is_ours() && self.sweep.take().is_some() {
             self.is_unsure = true;
         }
     }
 
     fn next_sweep(&mut self, state: &Published) -> Option<Next> {
-        if self.cursor.is_some() {
-            return None;
-        }
-        if self.kind.is_ours() {
-            self.skip_sweep(state);
-            return None;
-        }
-        let (_, after) = self
-            .sweep
-            .get_or_insert_with(|| (state.lsn(), None))
-            .clone();
+        self.skip_sweep();
+        let sweep = self.sweep.as_ref()?;
         let most = self.most(Lane::Sweep);
-        let (items, rest) = outbound::sweep(&state.registry, after.as_ref(), most);
+        let (items, rest) = outbound::sweep(&state.registry, sweep.after.as_ref(), most);
         if items.is_empty() {
-            self.cursor = self.sweep.take().map(|(target, _)| target);
+            self.sweep = None;
             return None;
         }
         Some(self.send(Flight::Sweep { items, rest }))
@@ -441,7 +443,7 @@ impl Sender {
     /// Whether registries are compared: only when the peer should have everything, since differences
     /// are to be expected while changes are on their way.
     fn compares(&self) -> bool {
-        self.kind.is_ours() && self.cursor.is_some() && !self.is_held_back
+        self.kind.is_ours() && self.sweep.is_none() && !self.is_held_back
     }
 
     /// Whether a comparison has waited long enough for changes to come to an end. A peer that was away

@@ -12,6 +12,8 @@ const DIGEST_ITEMS_MIN: usize = 250;
 /// How much longer than a small request, and a quarter of that, a quick one takes at most, ms. Twice as much
 /// of it takes twice as long.
 const QUICK_MS: u64 = 200;
+/// Least time between two probes that only measure the latency, ms.
+const MEASURE_EVERY_MS: u64 = 10_000;
 /// Halvings after which both questions and answers are as small as they become.
 const HALVED_MAX: u32 = {
     let (answer, question) = (
@@ -33,6 +35,10 @@ pub(super) struct Pace {
     asked_at: Millis,
     /// How long an empty or small batch took last, or a later one of digests if that was quicker, ms.
     latency: u64,
+    /// When it was measured last.
+    measured_at: Millis,
+    /// Something that is smaller than it might be took longer than the latency says: it may be the latency.
+    is_in_doubt: bool,
 }
 
 impl Default for Pace {
@@ -43,6 +49,8 @@ impl Default for Pace {
             renewals: DIGEST_ITEMS,
             asked_at: Millis::ZERO,
             latency: 0,
+            measured_at: Millis::ZERO,
+            is_in_doubt: false,
         }
     }
 }
@@ -71,6 +79,12 @@ impl Pace {
     /// A probe was answered, or something as small.
     pub(super) fn probed(&mut self, now: Millis) {
         self.latency = now.since(self.asked_at);
+        self.measured_at = now;
+    }
+
+    /// Whether a probe is to measure the latency now.
+    pub(super) fn measures(&mut self) -> bool {
+        std::mem::take(&mut self.is_in_doubt)
     }
 
     /// Digests were answered: they may be long, but not quicker than a probe would have been.
@@ -83,10 +97,12 @@ impl Pace {
         now.since(self.asked_at)
     }
 
-    /// Whether twice as much could have been asked for.
-    pub(super) fn is_quick(&self, now: Millis) -> bool {
+    /// Whether twice as much could have been asked for, after an answer to less than the most that is.
+    pub(super) fn is_quick(&mut self, now: Millis) -> bool {
         let longest = self.latency.saturating_add(self.latency / 4 + QUICK_MS);
-        now.since(self.asked_at) <= longest
+        let is_quick = now.since(self.asked_at) <= longest;
+        self.is_in_doubt |= !is_quick && now.since(self.measured_at) >= MEASURE_EVERY_MS;
+        is_quick
     }
 
     /// The peer does not read a question of this length; `false` if it cannot become shorter.
@@ -110,8 +126,8 @@ impl Pace {
 
     /// A comparison came to its end.
     pub(super) fn compared(&mut self, now: Millis) {
-        if self.is_quick(now) {
-            self.halved = self.halved.saturating_sub(1);
+        if self.halved > 0 && self.is_quick(now) {
+            self.halved -= 1;
         }
     }
 
@@ -122,7 +138,7 @@ impl Pace {
 
     /// A digest of renewals came to its end.
     pub(super) fn renewed(&mut self, now: Millis) {
-        if self.is_quick(now) {
+        if self.renewals < DIGEST_ITEMS && self.is_quick(now) {
             self.renewals = (self.renewals * 2).min(DIGEST_ITEMS);
         }
     }

@@ -158,8 +158,6 @@ pub enum Effect {
     },
     /// This Java peer may have said things that nobody heard here: read its registry once, beside all else.
     Look,
-    /// The cursor moved: keep it.
-    Cursor(Lsn),
     /// An item was given up, since the peer refuses it whatever comes with it.
     GaveUp {
         app: AppName,

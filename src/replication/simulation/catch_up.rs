@@ -88,6 +88,9 @@ fn a_peer_that_missed_20000_changes_of_500_instances_is_told_of_each_instance_on
     for java_nodes in [0, 1] {
         let mut world = begin(java_nodes);
         change(&mut world, describe_anew, CHANGES);
+        // Until somebody has found that nobody is there.
+        let next = world.time + 20_000;
+        world.run(next);
         let before = world.items;
         world.clear_up();
         let next = world.time + 20_000;

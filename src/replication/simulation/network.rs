@@ -364,7 +364,6 @@ impl World {
                     assert_eq!(learned.refused, 0, "instances that cannot be read");
                     learned.commands
                 }
-                Effect::Cursor(_) => continue,
                 Effect::GaveUp { app, id, status } => {
                     self.note(|| format!("n{node} gives up {app}/{id} for n{peer}: {status}"));
                     continue;

@@ -19,7 +19,7 @@ use crate::replication::outbound::Key;
 use crate::replication::past::{self, Past, Removed};
 use crate::replication::patience::Patience;
 use crate::replication::reconcile::{Comparison, DigestCache};
-use crate::replication::sender::{Ask, Kind, RECORDS_AT_ONCE, Records, Sender};
+use crate::replication::sender::{Ask, Kind, Place, RECORDS_AT_ONCE, Records, Sender};
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
 use crate::wire::batch::{BatchItem, ItemAnswer, decode_batch, write_batch_response};
 use crate::wire::{Dialect, Format, Limits};
@@ -114,7 +114,7 @@ pub(super) struct SimNode {
     pub(super) waiting: Vec<Waiting>,
     pub(super) commit_planned: bool,
     pub(super) links: BTreeMap<usize, Link>,
-    pub(super) noted: BTreeMap<usize, Option<Lsn>>,
+    pub(super) noted: BTreeMap<usize, Place>,
     /// What lies before is trimmed for readers.
     pub(super) floor: Lsn,
     /// The end of the log when it started last.
@@ -189,9 +189,10 @@ impl SimNode {
 
     pub(super) fn link(&mut self, peer: usize, time: u64) {
         // Without a note, a peer is swept; a note may be older than what the peer has.
-        let cursor = self.noted.get(&peer).copied().flatten();
+        let end = Place::Sweep(self.published.lsn());
+        let place = *self.noted.entry(peer).or_insert(end);
         let link = Link {
-            sender: Sender::new(cursor, self.recovered, self.now(time).mono),
+            sender: Sender::new(place, self.recovered, self.now(time).mono),
             patience: Patience::new(TIMEOUT),
             connected_to: None,
             flight: None,
@@ -205,9 +206,9 @@ impl SimNode {
     /// Gives up what a peer was still to be told, as the original does after half a minute.
     pub(super) fn give_up_telling(&mut self, peer: usize, time: u64) {
         let (end, now) = (self.published.lsn(), self.now(time).mono);
-        self.noted.insert(peer, Some(end));
+        self.noted.insert(peer, Place::Cursor(end));
         if let Some(link) = self.links.get_mut(&peer) {
-            link.sender = Sender::new(Some(end), end, now);
+            link.sender = Sender::new(Place::Cursor(end), end, now);
             link.flight = None;
         }
     }

@@ -175,7 +175,7 @@ fn what_was_registered_anew_on_one_side_outlives_the_cancel_of_the_other() {
 #[test]
 fn a_node_that_forgot_what_it_told_undoes_nothing_when_it_tells_that_again() {
     let mut world = begin();
-    let noted = world.nodes[0].links[&1].sender.cursor();
+    let noted = world.nodes[0].links[&1].sender.place();
     say(&mut world, 0, Some(OUT));
     pass(&mut world, CONVERGED_AFTER);
     assert_eq!(held(&world, 1), Some(OUT));
@@ -202,8 +202,9 @@ fn what_was_cancelled_so_long_ago_that_only_the_log_knows_it_does_not_come_back(
             world.nodes[side].forget_removals();
             if is_swept {
                 // The node that knows does not tell it: the other has to ask.
-                let peer = world.nodes[side].links.get_mut(&(1 - side));
-                peer.expect("a link").sender.sweep_again();
+                let node = &mut world.nodes[side];
+                let (end, peer) = (node.published.lsn(), node.links.get_mut(&(1 - side)));
+                peer.expect("a link").sender.sweep_instead(end);
             }
             world.clear_up();
             for _ in 0..20 {
@@ -238,5 +239,45 @@ fn an_override_that_went_with_a_cancel_does_not_come_back_with_the_next_registra
             assert_same(&world);
             assert_eq!(held(&world, side), None, "side {side}, away: {is_away}");
         }
+    }
+}
+
+#[test]
+fn what_was_cancelled_before_a_java_peer_was_first_met_is_gone_there_too() {
+    for (restarts, is_noted) in [(0, true), (1, true), (2, true), (1, false)] {
+        let mut setup = calm(1, 1, 1);
+        setup.skew = 0;
+        let mut world = World::new(setup, 7, false);
+        world.clear_up();
+        cut(&mut world, true);
+        // A client that came to one node after the other.
+        register(&mut world, 1, START.cast_signed());
+        register(&mut world, 0, START.cast_signed());
+        pass(&mut world, 5000);
+        let time = world.time;
+        world.nodes[1].give_up_telling(0, time);
+        for _ in 0..restarts {
+            world.nodes[0].crash();
+            pass(&mut world, 1000);
+            world.restart(0);
+            pass(&mut world, 5000);
+        }
+        cancel(&mut world, 0);
+        pass(&mut world, 5000);
+        for _ in 0..restarts {
+            world.nodes[0].crash();
+            if !is_noted {
+                // What else there is to go by.
+                world.nodes[0].noted.clear();
+            }
+            pass(&mut world, 1000);
+            world.restart(0);
+            pass(&mut world, 5000);
+        }
+        assert!(!has(&world, 0) && has(&world, 1), "they have not met");
+        cut(&mut world, false);
+        pass(&mut world, CONVERGED_AFTER);
+        assert!(!has(&world, 0), "{restarts} restarts");
+        assert_eq!(has(&world, 1), !is_noted, "{restarts} restarts");
     }
 }

@@ -4,13 +4,11 @@ use super::node::Sick;
 use super::world::{Event, NOTE_EVERY, World};
 
 impl World {
-    pub(super) fn note_cursors(&mut self, node: usize) {
+    pub(super) fn note_places(&mut self, node: usize) {
         let this = &mut self.nodes[node];
         if this.is_up {
             for (peer, link) in &this.links {
-                if let Some(cursor) = link.sender.cursor() {
-                    this.noted.insert(*peer, Some(cursor));
-                }
+                this.noted.insert(*peer, link.sender.place());
             }
         }
         self.after(NOTE_EVERY, Event::Note { node });

@@ -238,7 +238,7 @@ impl World {
                 self.take(node, peer, request, None, |_| Outcome::Failed(failure));
             }
             Event::Commit { node, epoch } => self.commit(node, epoch),
-            Event::Note { node } => self.note_cursors(node),
+            Event::Note { node } => self.note_places(node),
             Event::Evict { node } => {
                 if self.nodes[node].is_up {
                     let seed = self.random.next();

@@ -318,3 +318,73 @@ fn batches_and_digests_that_do_not_get_through_become_smaller_and_larger_again()
     }
     assert_eq!(sizes, [1000, 1000, 1000, 1000, 1000, 625]);
 }
+
+#[test]
+fn batches_that_are_small_and_late_are_no_smaller_than_the_latency_of_the_link_makes_them() {
+    let mut rig = Rig::with(Kind::Java);
+    for id in 0..2000 {
+        rig.scene.register(instance("SHOP", &format!("{id:05}")));
+    }
+    // The peer died with a batch in its hands, more than once, and takes three seconds for everything now.
+    for _ in 0..5 {
+        assert!(!rig.batch().is_empty());
+        rig.answer(Outcome::Failed(Failure::Broken("reset".into())));
+        rig.rest();
+    }
+    let (mut sizes, mut probes) = (Vec::new(), 0);
+    while sizes.len() < 10 {
+        let ask = rig.ask();
+        rig.scene.pass(3000);
+        match ask {
+            Ask::Batch(items) => {
+                sizes.push(items.len());
+                rig.took(items.len());
+            }
+            Ask::Probe => {
+                probes += 1;
+                rig.answer(Outcome::Known(Kind::Java));
+            }
+            other => panic!("it asks {other:?}"),
+        }
+    }
+    assert_eq!(sizes[0], 7);
+    assert_eq!(sizes[9], 250, "{sizes:?}");
+    assert_eq!(probes, 1);
+}
+
+#[test]
+fn a_link_that_carries_no_more_is_measured_now_and_then_and_not_all_the_time() {
+    let mut rig = Rig::with(Kind::Java);
+    for id in 0..2000 {
+        rig.scene.register(instance("SHOP", &format!("{id:05}")));
+    }
+    let (mut batches, mut probes) = (0, 0);
+    while batches < 40 {
+        match rig.next() {
+            Next::Ask(Ask::Batch(items)) => {
+                // Fifty milliseconds an item, and five seconds at most.
+                let took = 50 * items.len() as u64;
+                rig.scene.pass(took.min(5000));
+                if took > 5000 {
+                    rig.answer(Outcome::Failed(Failure::TimedOut));
+                } else {
+                    batches += 1;
+                    assert!(items.len() <= 62, "no more than has once been too much");
+                    rig.took(items.len());
+                }
+            }
+            Next::Ask(Ask::Probe) => {
+                probes += 1;
+                rig.answer(Outcome::Known(Kind::Java));
+            }
+            Next::Ask(other) => panic!("it asks {other:?}"),
+            Next::Wait(_) => {
+                rig.rest();
+            }
+        }
+        if rig.sender.remembered() == 0 {
+            break;
+        }
+    }
+    assert!((1..=10).contains(&probes), "{probes} of {batches}");
+}

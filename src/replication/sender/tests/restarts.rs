@@ -43,7 +43,7 @@ fn a_java_peer_that_refused_connections_is_swept_once() {
 #[test]
 fn a_java_peer_that_refused_connections_from_the_start_is_swept() {
     let scene = Scene::new(&Rules::default());
-    let sender = Sender::new(Some(Lsn(1)), Lsn(1), scene.now.mono);
+    let sender = Sender::new(Place::Cursor(Lsn(1)), Lsn(1), scene.now.mono);
     let mut rig = Rig {
         scene,
         sender,
@@ -59,6 +59,64 @@ fn a_java_peer_that_refused_connections_from_the_start_is_swept() {
     // This node had a store: that peer may know more by now.
     assert!(matches!(effects[..], [Effect::Look]), "{effects:?}");
     assert_eq!(rig.batch(), ["beat 1"]);
+}
+
+#[test]
+fn what_is_gone_before_a_peer_is_first_met_is_told_beside_what_there_is() {
+    for kind in [Kind::Java, ours()] {
+        let mut scene = Scene::new(&Rules::default());
+        scene.register(instance("SHOP", "before"));
+        scene.register(instance("SHOP", "stays"));
+        let begun = scene.registry.lsn();
+        let sender = Sender::new(Place::Sweep(begun), Lsn::ZERO, scene.now.mono);
+        let mut rig = Rig {
+            scene,
+            sender,
+            kind: kind.clone(),
+            first: Lsn(1),
+        };
+        assert!(matches!(rig.ask(), Ask::Probe));
+        rig.answer(failed());
+        rig.scene.client(&cancel("SHOP", "before"));
+        rig.rest();
+        assert_eq!(rig.sender.place(), Place::Sweep(begun), "it goes on there");
+        assert!(matches!(rig.ask(), Ask::Probe));
+        rig.answer(Outcome::Known(kind.clone()));
+        assert_eq!(rig.batch(), ["cancel before"]);
+        rig.took(1);
+        if kind == Kind::Java {
+            assert_eq!(rig.batch(), ["beat stays"]);
+            rig.took(1);
+        } else {
+            assert!(matches!(rig.ask(), Ask::Digests));
+            rig.answer(Outcome::Digests(Vec::new()));
+        }
+        assert_eq!(rig.sender.place(), Place::Cursor(rig.scene.registry.lsn()));
+        assert!(matches!(rig.next(), Next::Wait(_)));
+    }
+}
+
+#[test]
+fn a_sweep_that_was_interrupted_is_made_anew_and_what_went_meanwhile_is_told() {
+    let mut rig = Rig::with(Kind::Java);
+    for id in ["1", "2", "3"] {
+        rig.scene.register(instance("SHOP", id));
+    }
+    rig.settle();
+    rig.sender.sweep_instead(rig.scene.registry.lsn());
+    assert_eq!(rig.batch(), ["beat 1", "beat 2", "beat 3"]);
+    let place = rig.sender.place();
+    assert_eq!(place, Place::Sweep(Lsn(3)));
+    // The node dies here.
+    rig.scene.client(&cancel("SHOP", "2"));
+    rig.sender = Sender::new(place, rig.scene.registry.lsn(), rig.scene.now.mono);
+    assert!(matches!(rig.ask(), Ask::Probe));
+    rig.answer(Outcome::Known(Kind::Java));
+    assert_eq!(rig.batch(), ["cancel 2"]);
+    rig.took(1);
+    assert_eq!(rig.batch(), ["beat 1", "beat 3"]);
+    rig.took(2);
+    assert_eq!(rig.sender.cursor(), Some(Lsn(4)));
 }
 
 #[test]
