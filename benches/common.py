@@ -73,18 +73,23 @@ class Server:
         self.keeps = directory is not None
         self.dir = directory or tempfile.mkdtemp(prefix="eurekad-bench-")
         self.log = open(pathlib.Path(self.dir).with_suffix(".log"), "ab")
+        self.process = None
 
     def start(self):
         """Starts it and waits for the first answer; the seconds that took."""
         argv = shlex.split(self.command.format(port=self.port, dir=self.dir))
         begin = time.monotonic()
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        try:
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        except OSError as error:
+            sys.exit(f"cannot run {argv[0]}: {error.strerror}; build it first, or name another one (--help)")
         while True:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if get(self.port, "/eureka/apps/NOBODY", timeout=5)[0] in (200, 404):
                     return time.monotonic() - begin
             if self.process.poll() is not None or time.monotonic() - begin > 180:
-                sys.exit(f"the server did not start: see {self.log.name}")
+                said = pathlib.Path(self.log.name).read_text(errors="replace").splitlines()[-5:]
+                sys.exit("\n  ".join([f"the server did not start: {shlex.join(argv)}", *said]))
             time.sleep(0.005)
 
     def kill(self):
@@ -95,7 +100,7 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
+        if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
                 self.process.wait(30)

@@ -177,7 +177,7 @@ class Pair:
     def __init__(self, kind, o):
         self.kind, self.o = kind, o
         self.relays = [Relay(), Relay()]
-        program = {"eurekad": f"{o.server} --data-dir={{dir}}", 
+        program = {"eurekad": f"{o.server} --data-dir={{dir}}",
                    # Tomcat closes a connection after 100 requests; clients that keep theirs are what is measured.
                    "java": f"java -Xmx2g -jar {o.jar} --server.tomcat.max-keep-alive-requests=-1"}[kind]
         self.nodes = []
@@ -189,8 +189,12 @@ class Pair:
     def __enter__(self):
         self.relays[0].start(self.second.port)
         self.relays[1].start(self.first.port)
-        for node in self.nodes:
-            node.start()
+        try:
+            for node in self.nodes:
+                node.start()
+        except SystemExit:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exc):
