@@ -74,7 +74,7 @@ fn who_asked_is_passed_on_to_our_own_kind_and_to_nobody_else() {
     here.register(instance("SHOP", "3"));
     let mut backlog = Backlog::behind(Lsn::ZERO, Lsn::ZERO, true);
     backlog.take_in(&here.log);
-    let (items, _) = backlog.next_items(100, &here.registry);
+    let (items, _) = backlog.next_items(100, &here.registry, Lsn::ZERO);
     let ours = Kind::Ours {
         node_id: "there".into(),
     };

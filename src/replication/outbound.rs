@@ -4,7 +4,7 @@
 //! one instance become the one or two items that bring a peer from any of the states in between to
 //! the present one.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::registry::Registry;
@@ -87,6 +87,8 @@ struct Happened {
     caller: Actor,
     /// Some of it happened since this process started, so that the peer cannot know it all.
     is_fresh: bool,
+    /// The peer was asked, and has nothing newer than what was cancelled.
+    is_cancel_due: bool,
 }
 
 /// What a stretch of the log changed, each instance once, in the order of its first change: what a
@@ -114,6 +116,15 @@ pub struct Backlog {
 pub struct Told {
     key: Key,
     happened: Happened,
+    /// What was sent only asks whether the peer has the instance newer than it was when it was cancelled.
+    is_question: bool,
+}
+
+impl Told {
+    /// The instance, if the peer was only asked about it.
+    pub fn question(&self) -> Option<&Key> {
+        self.is_question.then_some(&self.key)
+    }
 }
 
 impl Backlog {
@@ -177,19 +188,33 @@ impl Backlog {
     }
 
     /// The next items, as things now stand: of as many instances as there is room for, but of one at
-    /// least.
-    pub fn next_items(&mut self, at_most: usize, state: &Registry) -> (Vec<Item>, Vec<Told>) {
+    /// least. What happened up to `late_upto` is told later than it happened.
+    pub fn next_items(
+        &mut self,
+        at_most: usize,
+        state: &Registry,
+        late_upto: Lsn,
+    ) -> (Vec<Item>, Vec<Told>) {
         let (mut items, mut told) = (Vec::new(), Vec::new());
         while let Some(key) = self.order.pop_front() {
             let Some(happened) = self.happened.remove(&key) else {
                 continue;
             };
-            let of_it = happened.items(&key, state, self.is_our_kind);
+            let mut of_it = happened.items(&key, state, self.is_our_kind);
+            let question = happened.question(&of_it, late_upto, self.is_our_kind);
+            let is_question = question.is_some();
+            if let Some(question) = question {
+                of_it = vec![question];
+            }
             if of_it.is_empty() {
                 continue;
             }
             let is_full = !items.is_empty() && items.len() + of_it.len() > at_most;
-            let one = Told { key, happened };
+            let one = Told {
+                key,
+                happened,
+                is_question,
+            };
             if is_full {
                 self.push_front(one);
                 break;
@@ -208,7 +233,21 @@ impl Backlog {
         }
     }
 
-    fn push_front(&mut self, Told { key, happened }: Told) {
+    /// These have arrived, and of those in `newer` the peer has a newer state than was cancelled here. What was
+    /// only asked for is told next.
+    pub fn answered(&mut self, told: Vec<Told>, newer: &BTreeSet<Key>) {
+        self.is_open = false;
+        for mut one in told.into_iter().rev().filter(|one| one.is_question) {
+            if newer.contains(&one.key) {
+                one.happened.cancelled = None;
+            } else {
+                one.happened.is_cancel_due = true;
+            }
+            self.push_front(one);
+        }
+    }
+
+    fn push_front(&mut self, Told { key, happened, .. }: Told) {
         self.happened.insert(key.clone(), happened);
         self.order.push_front(key);
     }
@@ -357,6 +396,22 @@ impl Happened {
                 self.registered_with = image.map(|image| image.instance.overridden_status);
             }
         }
+    }
+
+    /// What is sent first instead of `items`, if there is a cancel among them that is told late to a Java peer:
+    /// the client may have registered there meanwhile, and a cancel says no version. A heartbeat asks: it is
+    /// answered with what is newer there (`protocol.md` 7.5).
+    fn question(&self, items: &[Item], late_upto: Lsn, is_our_kind: bool) -> Option<Item> {
+        if is_our_kind || self.is_cancel_due {
+            return None;
+        }
+        items.iter().find_map(|item| match item {
+            Item::Cancel { lease, .. } if lease.lsn <= late_upto => Some(Item::Heartbeat {
+                lease: lease.clone(),
+                overridden: None,
+            }),
+            _ => None,
+        })
     }
 
     /// What is sent of it.

@@ -33,7 +33,7 @@ fn told(scene: &Scene, recovered: Lsn, is_our_kind: bool) -> Vec<String> {
     let mut backlog = Backlog::behind(Lsn::ZERO, recovered, is_our_kind);
     backlog.take_in(&scene.log);
     assert_eq!(backlog.upto, scene.registry.lsn());
-    let (items, _) = backlog.next_items(1000, &scene.registry);
+    let (items, _) = backlog.next_items(1000, &scene.registry, Lsn::ZERO);
     assert!(backlog.is_empty());
     words(&items)
 }
@@ -58,7 +58,7 @@ fn each_instance_is_told_once_and_as_it_is_now() {
 fn reasons(scene: &Scene) -> Vec<Option<String>> {
     let mut backlog = Backlog::behind(Lsn::ZERO, Lsn::ZERO, true);
     backlog.take_in(&scene.log);
-    let (items, _) = backlog.next_items(1000, &scene.registry);
+    let (items, _) = backlog.next_items(1000, &scene.registry, Lsn::ZERO);
     let reason = |item: &Item| match item {
         Item::Register { caller, .. } | Item::Cancel { caller, .. } => {
             Some(caller.reason.as_deref().map(str::to_owned))
@@ -158,15 +158,15 @@ fn pieces_are_no_longer_than_asked_but_never_empty_and_what_failed_comes_first_a
     }
     let mut backlog = Backlog::behind(Lsn::ZERO, Lsn::ZERO, true);
     backlog.take_in(&scene.log);
-    let (items, _) = backlog.next_items(1, &scene.registry);
+    let (items, _) = backlog.next_items(1, &scene.registry, Lsn::ZERO);
     assert_eq!(words(&items), ["register 1", "set 1 OUT_OF_SERVICE"]);
     backlog.is_open = false;
-    let (items, told) = backlog.next_items(3, &scene.registry);
+    let (items, told) = backlog.next_items(3, &scene.registry, Lsn::ZERO);
     assert_eq!(words(&items), ["register 2", "set 2 OUT_OF_SERVICE"]);
     assert!(!backlog.is_open);
     backlog.put_back(told);
     assert!(backlog.is_open);
-    let (items, _) = backlog.next_items(4, &scene.registry);
+    let (items, _) = backlog.next_items(4, &scene.registry, Lsn::ZERO);
     assert_eq!(items.len(), 4);
     assert_eq!(items[0].id().as_str(), "2");
     assert!(backlog.is_empty());

@@ -117,7 +117,9 @@ impl PeerStates {
     pub fn told(&self, node_id: &str) -> Option<Lsn> {
         let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |state: &&PeerState| state.node_id.as_deref() == Some(node_id);
-        states.values().find(is_it).map(|state| state.cursor)
+        // One node may stand on the list under two URLs.
+        let cursors = states.values().filter(is_it).map(|state| state.cursor);
+        cursors.max()
     }
 
     pub fn all(&self) -> BTreeMap<String, PeerState> {

@@ -24,7 +24,7 @@ use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
-use crate::types::Millis;
+use crate::types::{Lsn, Millis};
 use crate::wire::{Draft, Limits};
 
 /// Changes that come in quick succession go together: how long the first waits for others.
@@ -73,14 +73,12 @@ impl PeerTask {
         let now = self.context.clock.now();
         let recovered = self.context.recovered;
         let place = self.load_place().await;
-        // What is gone from now on, a peer that nothing is known of has to be told, though it may be met later.
-        let end = self.context.log.published().lsn();
-        let mut sender = Sender::new(place.unwrap_or(Place::Sweep(end)), recovered, now.mono);
+        let mut sender = Sender::new(place, recovered, now.mono);
         let (peers, states) = (&self.context.peers, &self.context.states);
         let mut patience = Patience::new(peers.read_timeout + peers.connect_timeout);
         states.update(&self.name, |_| {});
         let mut moved = self.context.log.subscribe();
-        let mut noted = (place, Millis::ZERO);
+        let mut noted = (None, Millis::ZERO);
         let mut behind = Behind::default();
         loop {
             let copies = !self.context.gate.is_open(self.context.clock.now().mono);
@@ -108,8 +106,10 @@ impl PeerTask {
                 }
                 (Next::Ask(_), None) => {}
                 // Nothing is left to tell. Who does not answer is tried until the node stops waiting.
-                (Next::Wait(_), _)
-                    if self.context.finish.is_cancelled() && !sender.is_failing() =>
+                (Next::Wait(until), _)
+                    if self.context.finish.is_cancelled()
+                        && !sender.is_failing()
+                        && until > self.context.clock.now().mono =>
                 {
                     self.stop.cancel();
                 }
@@ -192,11 +192,11 @@ impl PeerTask {
                     Some(exchange::message(ask, kind, &state, &digests, own_id, now))
                 }
             };
-            let cursor = sender.cursor().unwrap_or_default();
+            let upto = sender.place().upto();
             let step = Step {
                 next,
                 message,
-                untold_since: behind.oldest(cursor, &state, &*reader),
+                untold_since: behind.oldest(upto, &state, &*reader),
             };
             (sender, behind, step)
         });
@@ -435,8 +435,7 @@ impl PeerTask {
 
     fn show(&self, sender: &Sender, untold_since: Option<Millis>) {
         let lsn = self.context.log.published().lsn();
-        let cursor = sender.cursor().unwrap_or_default();
-        let lag_records = lsn.0.saturating_sub(cursor.0);
+        let lag_records = lsn.0.saturating_sub(sender.place().upto().0);
         let now = self.context.clock.now().wall;
         // What came since the step is young.
         let lag_ms = untold_since.map_or(0, |at| now.since(at));
@@ -447,7 +446,7 @@ impl PeerTask {
                 Kind::Java => state.node_id = None,
                 Kind::Ours { node_id } => state.node_id = Some(node_id.clone()),
             }
-            state.cursor = cursor;
+            state.cursor = sender.cursor().unwrap_or_default();
             state.lag_records = lag_records;
             state.lag_ms = lag_ms;
             state.counters = sender.counters();
@@ -459,18 +458,30 @@ impl PeerTask {
         format!("cursor/{}", self.name)
     }
 
-    /// The place that was noted, if it is of this incarnation of the log and not ahead of it.
-    async fn load_place(&self) -> Option<Place> {
+    /// The place that was noted. A peer that nothing is known of is swept, and told what goes from now on, though
+    /// it may be met later; one of which it is not known any more what it heard, because the note cannot be read
+    /// or is about a log that has lost its end, is told the whole log besides.
+    async fn load_place(&self) -> Place {
         let (reader, key) = (self.context.log.reader(), self.place_key());
-        let noted = tokio::task::spawn_blocking(move || reader.meta_get(&key))
-            .await
-            .ok()?
-            .ok()??;
         let end = self.context.log.published().lsn();
-        Place::noted(&noted, &self.context.incarnation, end)
+        let read = tokio::task::spawn_blocking(move || reader.meta_get(&key)).await;
+        match read {
+            Ok(Ok(None)) => Place::Sweep(end),
+            Ok(Ok(Some(note))) => Place::noted(&note, &self.context.incarnation, end)
+                .unwrap_or(Place::Sweep(Lsn::ZERO)),
+            Ok(Err(error)) => {
+                warn!(
+                    peer.url = %self.name, %error,
+                    "the cursor of {} cannot be read, so it is told everything: {error}", self.name
+                );
+                Place::Sweep(Lsn::ZERO)
+            }
+            // The runtime is going down.
+            Err(_) => Place::Sweep(end),
+        }
     }
 
-    /// Notes the place, not too often: a stale one only means that something is sent again.
+    /// Notes the place, not too often: after a crash a stale one means that something is sent again.
     async fn note_place(
         &self,
         sender: &Sender,
@@ -486,6 +497,7 @@ impl PeerTask {
         let put = tokio::task::spawn_blocking(move || reader.meta_put(&key, note.as_bytes())).await;
         if let Ok(Err(error)) = put {
             debug!(peer.url = %self.name, %error, "noting the cursor of {}: {error}", self.name);
+            return (noted.0, now);
         }
         (Some(place), now)
     }

@@ -1,5 +1,7 @@
 //! What follows from the end of a request, and from who answered it.
 
+use std::collections::BTreeSet;
+
 use super::flight::{Flight, Lane, Suspect};
 use super::{
     BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
@@ -7,7 +9,7 @@ use super::{
 };
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
-use crate::replication::outbound::{BATCH_ITEMS, Item};
+use crate::replication::outbound::{BATCH_ITEMS, Item, Key, Told};
 use crate::replication::portion::Portion;
 use crate::types::{AppName, InstanceId, Millis};
 
@@ -16,6 +18,14 @@ use crate::types::{AppName, InstanceId, Millis};
 const SMALL_BATCH: usize = 4;
 /// After how long without an answer, ms, a batch is too much for the link.
 const LATE_MS: u64 = 2000;
+
+/// The instances that the peer has newer than it was told.
+fn newer_there(flight: &Flight, results: &[ItemResult]) -> BTreeSet<Key> {
+    let told = flight.items().iter().zip(results);
+    told.filter(|(_, result)| result.entity.is_some())
+        .map(|(item, _)| item.key())
+        .collect()
+}
 
 impl Sender {
     /// What the end of the request in flight comes to, given who answered: before [`Self::answered`].
@@ -60,9 +70,8 @@ impl Sender {
             self.batch_max = [BATCH_ITEMS; Lane::COUNT];
             if self.met != Kind::Unknown {
                 // The cursor is about another node.
-                if kind.is_ours() {
-                    self.is_unsure = true;
-                } else {
+                self.is_unsure = kind.is_ours();
+                if !self.is_unsure {
                     self.sweep_beside();
                 }
             }
@@ -105,8 +114,10 @@ impl Sender {
                     self.pace.probed(now);
                 }
                 self.widen(&flight, now);
-                let effects = self.take_results(&flight, results);
-                self.finish(flight);
+                let newer = newer_there(&flight, &results);
+                let mut effects = self.take_results(&flight, results);
+                self.finish(flight, &newer);
+                effects.extend(self.look());
                 effects
             }
             Outcome::Unknown(places) => {
@@ -116,7 +127,7 @@ impl Sender {
                     let unknown = places.into_iter().filter_map(|place| items.get(place));
                     self.owed_renewals.extend(unknown.map(Item::key));
                 }
-                self.finish(flight);
+                self.finish(flight, &BTreeSet::new());
                 Vec::new()
             }
             Outcome::Digests(differing) => {
@@ -143,7 +154,7 @@ impl Sender {
                     }
                 }
                 let effects = self.take_comparison(found, now);
-                self.finish(flight);
+                self.finish(flight, &BTreeSet::new());
                 effects
             }
             Outcome::TooLong => {
@@ -254,10 +265,16 @@ impl Sender {
 
     fn take_results(&mut self, flight: &Flight, results: Vec<ItemResult>) -> Vec<Effect> {
         let was_owed = matches!(flight, Flight::Owed { .. });
+        // What it lacks is none of its business if it is gone here too.
+        let questions: BTreeSet<&Key> = match flight {
+            Flight::Changes { told, .. } => told.iter().filter_map(Told::question).collect(),
+            _ => BTreeSet::new(),
+        };
         let mut effects = Vec::new();
         for (item, result) in flight.items().iter().zip(results) {
             match (item, result.status) {
                 (_, 200..=299) | (Item::Cancel { .. }, 404) => {}
+                (_, 404) if questions.contains(&item.key()) => {}
                 // It lacks the instance, or has it older. If it does after having been told the
                 // whole of it, it does not take it.
                 (_, 404) if !was_owed || matches!(item, Item::Heartbeat { .. }) => {
@@ -307,12 +324,12 @@ impl Sender {
         }]
     }
 
-    /// What a request that is done with moves.
-    fn finish(&mut self, flight: Flight) {
+    /// What a request that is done with moves. Of the instances in `newer` the peer has a newer state.
+    fn finish(&mut self, flight: Flight, newer: &BTreeSet<Key>) {
         match flight {
-            Flight::Changes { .. } => {
+            Flight::Changes { told, .. } => {
                 if let Some(backlog) = &mut self.backlog {
-                    backlog.is_open = false;
+                    backlog.answered(told, newer);
                 }
                 if let Some(backlog) = self.backlog.take_if(|backlog| backlog.is_empty()) {
                     self.upto = backlog.upto.max(self.upto);
@@ -347,7 +364,7 @@ impl Sender {
         self.back_off(now, random);
         if self.miscounts > MISCOUNTS_MAX {
             self.miscounts = 0;
-            self.finish(flight);
+            self.finish(flight, &BTreeSet::new());
         } else {
             self.put_back(flight);
         }
@@ -364,7 +381,7 @@ impl Sender {
             // A digest does not become smaller, but what it says can be told in batches.
             self.owed_renewals.extend(items.iter().map(Item::key));
             self.back_off(now, random);
-            self.finish(flight);
+            self.finish(flight, &BTreeSet::new());
             return Vec::new();
         }
         let count = flight.items().len();
@@ -391,9 +408,10 @@ impl Sender {
             self.kind = Kind::Unknown;
             return Vec::new();
         }
-        let (app, id) = key;
         self.back_off(now, random);
-        self.finish(flight);
+        // Neither what it was told nor what it was asked is worth another try.
+        self.finish(flight, &BTreeSet::from([key.clone()]));
+        let (app, id) = key;
         vec![Effect::GaveUp { app, id, status }]
     }
 
@@ -433,6 +451,7 @@ impl Sender {
     /// not tried together. Never more often than once a second.
     fn back_off(&mut self, now: Millis, random: u64) {
         self.failing_since.get_or_insert(now);
+        self.is_late = true;
         self.counters.failures += 1;
         self.failures = self.failures.saturating_add(1);
         let doubled = BACK_OFF_MIN_MS << (self.failures - 1).min(5);

@@ -1,8 +1,8 @@
 //! What to send to one peer next, and what follows from its answers: a state machine without I/O.
 //!
-//! There is at most one request in flight. Changes and renewals take turns, so that neither a flood of
-//! changes nor a noisy client holds the other up; a sweep of the whole registry goes on in what time
-//! is left. Nothing waits in a queue: what has to be sent is found in the log and in the registry
+//! There is at most one request in flight. Changes have every second one, if there are any; renewals, what
+//! the peer asked for, a sweep of the whole registry and comparisons take turns in the others, so that none of
+//! them holds another up. Nothing waits in a queue: what has to be sent is found in the log and in the registry
 //! when its turn comes. With a peer of our own kind that has everything, registries are compared
 //! every few seconds, and at once when it answers again after a failure, with questions and answers of a
 //! bounded size, which is halved if the peer finds them too long or the link does not carry them in time
@@ -57,6 +57,8 @@ pub const COMPARE_APPS: usize = 200;
 const COMPARE_WAITS_MS: u64 = 1000;
 /// Instances of the log that are told as one piece; behind them the log is read again.
 const BACKLOG_MAX: usize = 100_000;
+/// Records that are read in one step, about: renewals have their turn in between.
+const RECORDS_PER_STEP: usize = 4 * RECORDS_AT_ONCE;
 /// How often answers of the wrong length are taken for an accident.
 const MISCOUNTS_MAX: u32 = 3;
 /// How long an instance that was refused alone is remembered, ms.
@@ -66,6 +68,19 @@ const PROBE_AFTER_MS: u64 = 10_000;
 /// After how long without an answer, ms, a Java peer has given up telling this node things: a lease. Their
 /// queues keep changes for a third of that.
 const LOOK_AFTER_MS: u64 = 90_000;
+
+/// What takes turns between changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Renewals,
+    Owed,
+    Sweep,
+    Comparison,
+}
+
+impl Turn {
+    const ALL: [Self; 4] = [Self::Renewals, Self::Owed, Self::Sweep, Self::Comparison];
+}
 
 /// How far the telling of the whole registry is.
 #[derive(Debug, Default)]
@@ -129,6 +144,14 @@ pub struct Sender {
     /// The last request ended.
     heard_at: Millis,
     was_changes: bool,
+    /// How many requests had been made when each of [`Turn::ALL`] had its turn last.
+    had_turn: [u64; Turn::ALL.len()],
+    /// The log has not been read to its end, which takes another step.
+    is_reading: bool,
+    /// What happened up to here is told later than it happened.
+    late_upto: Lsn,
+    /// Requests have failed, or none was made: what happened until the next one is late.
+    is_late: bool,
     kind: Kind,
     /// What it was when it was last known.
     met: Kind,
@@ -172,6 +195,10 @@ impl Sender {
             is_held_back: false,
             heard_at: now,
             was_changes: false,
+            had_turn: [0; Turn::ALL.len()],
+            is_reading: false,
+            late_upto: Lsn::ZERO,
+            is_late: true,
             kind: Kind::Unknown,
             met: Kind::Unknown,
             counters: Counters::default(),
@@ -180,7 +207,8 @@ impl Sender {
 
     /// Where a sender that takes over goes on.
     pub fn place(&self) -> Place {
-        if self.sweep.is_some() {
+        // A node of our own kind is not swept, but compared with the same care.
+        if self.sweep.is_some() || self.is_unsure {
             Place::Sweep(self.upto)
         } else {
             Place::Cursor(self.upto)
@@ -247,30 +275,21 @@ impl Sender {
             return self.ask(Flight::Probe, Ask::Probe);
         }
         self.skip_sweep();
-        if self.was_changes
-            && self.is_comparison_overdue(now)
-            && let Some(next) = self.next_comparison(now, state)
-        {
+        if std::mem::take(&mut self.is_late) {
+            self.late_upto = state.lsn();
+        }
+        let had_changes = self.was_changes;
+        if !had_changes && let Some(next) = self.next_changes(state, records) {
             return next;
         }
-        let has_renewals = self.cut.is_some() || now >= self.renewals_at();
-        if has_renewals
-            && self.was_changes
-            && let Some(next) = self.next_renewals(now, state)
-        {
+        if let Some(next) = self.next_turn(now, state) {
             return next;
         }
-        if let Some(next) = self.next_owed(state) {
+        if had_changes && let Some(next) = self.next_changes(state, records) {
             return next;
         }
-        if let Some(next) = self.next_changes(state, records) {
-            return next;
-        }
-        if has_renewals && let Some(next) = self.next_renewals(now, state) {
-            return next;
-        }
-        if let Some(next) = self.next_sweep(state) {
-            return next;
+        if self.is_reading {
+            return Next::Wait(now);
         }
         if self.failures > 0 {
             let is_fine = self.suspect.take_if(|suspect| suspect.is_peer_fine);
@@ -296,6 +315,30 @@ impl Sender {
         })
     }
 
+    /// Of what has something to send besides changes, that which has waited longest.
+    fn next_turn(&mut self, now: Millis, state: &Published) -> Option<Next> {
+        let mut turns = Turn::ALL;
+        turns.sort_by_key(|turn| self.had_turn[*turn as usize]);
+        for turn in turns {
+            let next = match turn {
+                Turn::Renewals if self.cut.is_some() || now >= self.renewals_at() => {
+                    self.next_renewals(now, state)
+                }
+                Turn::Owed => self.next_owed(state),
+                Turn::Sweep => self.next_sweep(state),
+                Turn::Comparison if self.is_comparison_overdue(now) => {
+                    self.next_comparison(now, state)
+                }
+                Turn::Renewals | Turn::Comparison => None,
+            };
+            if next.is_some() {
+                self.had_turn[turn as usize] = self.counters.requests;
+                return next;
+            }
+        }
+        None
+    }
+
     /// How many items of this sort a batch may have.
     fn most(&self, lane: Lane) -> usize {
         self.batch_max[lane as usize]
@@ -306,7 +349,7 @@ impl Sender {
     }
 
     fn ask(&mut self, flight: Flight, ask: Ask) -> Next {
-        self.was_changes = matches!(flight, Flight::Changes { .. } | Flight::Owed { .. });
+        self.was_changes = matches!(flight, Flight::Changes { .. });
         self.counters.requests += 1;
         self.counters.items += flight.items().len() as u64;
         self.flight = Some(flight);
@@ -361,6 +404,8 @@ impl Sender {
     }
 
     fn next_changes(&mut self, state: &Published, records: &mut impl Records) -> Option<Next> {
+        let mut left = RECORDS_PER_STEP;
+        self.is_reading = false;
         loop {
             let (upto, is_ours) = (self.upto, self.kind.is_ours());
             let mut backlog = self
@@ -368,18 +413,26 @@ impl Sender {
                 .take()
                 .unwrap_or_else(|| Backlog::behind(upto, self.recovered, is_ours));
             while backlog.is_open && backlog.upto < state.lsn() && backlog.size() < BACKLOG_MAX {
-                let Some(read) = records.since(backlog.upto.next()) else {
+                if left == 0 {
+                    self.is_reading = true;
+                    self.backlog = Some(backlog);
+                    return None;
+                }
+                let Some(mut read) = records.since(backlog.upto.next()) else {
                     // The log does not reach back so far.
                     self.sweep_instead(state.lsn());
                     return None;
                 };
+                // The log on the disk may be ahead of the registry that says what became of it.
+                read.retain(|record| record.lsn <= state.lsn());
                 if read.is_empty() {
                     break;
                 }
+                left = left.saturating_sub(read.len());
                 backlog.take_in(&read);
             }
             let most = self.most(Lane::Changes);
-            let (items, told) = backlog.next_items(most, &state.registry);
+            let (items, told) = backlog.next_items(most, &state.registry, self.late_upto);
             if !items.is_empty() {
                 self.backlog = Some(backlog);
                 return Some(self.send(Flight::Changes { items, told }));
@@ -447,9 +500,9 @@ impl Sender {
     }
 
     /// Whether a comparison has waited long enough for changes to come to an end. A peer that was away
-    /// is told first what it missed: compared before that, it would be told twice.
+    /// is told first what it missed, and what it asked for: compared before that, it would be told twice.
     fn is_comparison_overdue(&self, now: Millis) -> bool {
-        let untold = self.backlog.as_ref().map_or(0, Backlog::len);
+        let untold = self.backlog.as_ref().map_or(0, Backlog::len) + self.owed.len();
         self.failures == 0
             && untold <= BATCH_ITEMS
             && (now >= self.compare_at.plus(COMPARE_WAITS_MS) || !self.differing.is_empty())

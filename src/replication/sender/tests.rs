@@ -2,9 +2,11 @@
 
 mod compare;
 mod kinds;
+mod late;
 mod renewals;
 mod rest;
 mod restarts;
+mod turns;
 
 use std::sync::Arc;
 
@@ -237,6 +239,10 @@ fn another_kind_of_node_at_the_same_place_is_told_in_its_own_way() {
     rig.rest();
     assert!(matches!(rig.ask(), Ask::Probe));
     rig.answer(Outcome::Known(Kind::Java));
+    assert_eq!(rig.batch(), ["beat 1"], "it is late");
+    rig.statuses(&[404]);
+    assert_eq!(rig.batch(), ["beat 1"], "it is swept too");
+    rig.took(1);
     assert_eq!(rig.batch(), ["cancel 1", "register 1"]);
 }
 
@@ -434,38 +440,9 @@ fn an_owed_instance_is_owed_until_it_arrives_and_forgotten_when_it_is_gone() {
     rig.answer(failed());
     rig.scene.client(&cancel("SHOP", "2"));
     rig.rest();
-    assert_eq!(rig.batch(), ["register 1"]);
-    rig.took(1);
     assert_eq!(rig.batch(), ["cancel 2"]);
-}
-
-#[test]
-fn changes_and_renewals_take_turns() {
-    let mut rig = Rig::with(Kind::Java);
-    for id in 0..260 {
-        rig.scene.register(instance("SHOP", &id.to_string()));
-    }
-    rig.settle();
-    rig.scene.pass(5000);
-    for id in 0..260 {
-        rig.renew(&id.to_string());
-    }
-    rig.scene.pass(1);
-    for id in 0..260 {
-        let command = set("SHOP", &id.to_string(), Status::OutOfService, None);
-        rig.scene.client(&command);
-    }
-    let mut kinds = String::new();
-    while let Next::Ask(Ask::Batch(items)) = rig.next() {
-        assert!(items.len() <= BATCH_ITEMS);
-        kinds.push(if word(&items[0]).starts_with("beat") {
-            'r'
-        } else {
-            'c'
-        });
-        rig.took(items.len());
-    }
-    assert_eq!(kinds, "rcrcc");
+    rig.took(1);
+    assert_eq!(rig.batch(), ["register 1"]);
 }
 
 #[test]

@@ -46,7 +46,8 @@ impl Kind {
 /// What to do next.
 #[derive(Debug)]
 pub enum Next {
-    /// Nothing before this moment (monotonic), unless the log moves.
+    /// Nothing before this moment (monotonic), unless the log moves. If that is now, the log has been read a
+    /// piece further, and what it says is not known to its end.
     Wait(Millis),
     /// Ask the peer this.
     Ask(Ask),

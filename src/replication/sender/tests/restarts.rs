@@ -82,13 +82,19 @@ fn what_is_gone_before_a_peer_is_first_met_is_told_beside_what_there_is() {
         assert_eq!(rig.sender.place(), Place::Sweep(begun), "it goes on there");
         assert!(matches!(rig.ask(), Ask::Probe));
         rig.answer(Outcome::Known(kind.clone()));
-        assert_eq!(rig.batch(), ["cancel before"]);
-        rig.took(1);
         if kind == Kind::Java {
+            assert_eq!(rig.batch(), ["beat before"], "it may be there anew");
+            rig.took(1);
             assert_eq!(rig.batch(), ["beat stays"]);
             rig.took(1);
+            assert_eq!(rig.batch(), ["cancel before"]);
+            rig.took(1);
         } else {
+            assert_eq!(rig.batch(), ["cancel before"]);
+            rig.took(1);
             assert!(matches!(rig.ask(), Ask::Digests));
+            let unsure = Place::Sweep(rig.scene.registry.lsn());
+            assert_eq!(rig.sender.place(), unsure, "until they are equal");
             rig.answer(Outcome::Digests(Vec::new()));
         }
         assert_eq!(rig.sender.place(), Place::Cursor(rig.scene.registry.lsn()));
@@ -112,10 +118,12 @@ fn a_sweep_that_was_interrupted_is_made_anew_and_what_went_meanwhile_is_told() {
     rig.sender = Sender::new(place, rig.scene.registry.lsn(), rig.scene.now.mono);
     assert!(matches!(rig.ask(), Ask::Probe));
     rig.answer(Outcome::Known(Kind::Java));
-    assert_eq!(rig.batch(), ["cancel 2"]);
+    assert_eq!(rig.batch(), ["beat 2"]);
     rig.took(1);
     assert_eq!(rig.batch(), ["beat 1", "beat 3"]);
     rig.took(2);
+    assert_eq!(rig.batch(), ["cancel 2"]);
+    rig.took(1);
     assert_eq!(rig.sender.cursor(), Some(Lsn(4)));
 }
 
@@ -143,6 +151,32 @@ fn a_java_peer_that_was_away_for_longer_than_a_lease_is_looked_at() {
         let effects = comes_back(&mut rig, failed());
         assert!(effects.is_empty(), "once: {effects:?}");
     }
+}
+
+#[test]
+fn a_java_peer_that_hung_is_looked_at_though_there_is_always_something_to_tell() {
+    let mut rig = Rig::with(Kind::Java);
+    rig.scene.register(instance("SHOP", "1"));
+    assert!(matches!(rig.ask(), Ask::Batch(_)));
+    rig.answer(failed());
+    let mut looked = 0;
+    for dirty in 0..60 {
+        rig.scene.pass(3000);
+        rig.scene
+            .register(version(1000 + dirty, instance("SHOP", "1")));
+        match rig.ask() {
+            Ask::Batch(_) if dirty < 40 => {
+                rig.answer(Outcome::Failed(Failure::Status(503)));
+            }
+            Ask::Batch(items) => {
+                let effects = rig.took(items.len());
+                let is_look = |effect: &&Effect| matches!(effect, Effect::Look);
+                looked += effects.iter().filter(is_look).count();
+            }
+            other => panic!("it asks {other:?}"),
+        }
+    }
+    assert_eq!(looked, 1);
 }
 
 #[test]
