@@ -204,7 +204,8 @@ impl World {
         is_ours || self.setup.beats_in_calm
     }
 
-    /// A late cancel of a Java peer, which does not say what was cancelled, ends a newer registration. A client
+    /// A cancel that is on its way to a Java peer does not say what was cancelled, and ends what is registered there
+    /// meanwhile (one that is told later asks first). A client
     /// that registers after a cancel without a newer dirty timestamp, at a node that had not
     /// heard of the cancel, learns by its next heartbeat that it has to register again.
     fn is_mistaken(&self, client: &Client) -> bool {

@@ -281,3 +281,25 @@ fn what_was_cancelled_before_a_java_peer_was_first_met_is_gone_there_too() {
         assert_eq!(has(&world, 1), !is_noted, "{restarts} restarts");
     }
 }
+
+#[test]
+fn who_registered_at_a_java_node_after_a_cancel_that_it_had_not_heard_of_stays() {
+    let mut setup = calm(1, 1, 1);
+    setup.skew = 0;
+    let mut world = World::new(setup, 7, false);
+    world.clear_up();
+    register(&mut world, 0, START.cast_signed());
+    pass(&mut world, CONVERGED_AFTER);
+    cut(&mut world, true);
+    cancel(&mut world, 0);
+    pass(&mut world, 60_000);
+    register(&mut world, 1, START.cast_signed() + 1);
+    // The original says nothing by itself: it gives up after half a minute.
+    world.nodes[1].links.clear();
+    cut(&mut world, false);
+    for _ in 0..CONVERGED_AFTER {
+        pass(&mut world, 1);
+        assert!(has(&world, 1), "not for a moment");
+    }
+    assert!(has(&world, 0), "it is told by the answer");
+}
