@@ -29,17 +29,22 @@ pub(super) struct Learned {
     pub(super) overrides: usize,
     /// Instances that are not valid.
     pub(super) refused: usize,
+    /// Instances of which the log could not be asked whether they were removed here: they are left out.
+    pub(super) unknown: usize,
 }
 
-/// Compares a peer's list with `registry`. May wait for the disk.
+/// Compares a peer's list with `registry`. May wait for the disk, for as long as it takes to ask the log about
+/// all that is not here.
 pub(super) fn learn(
     drafts: Vec<Draft>,
     is_our_kind: bool,
     registry: &Registry,
     past: &dyn Past,
 ) -> Learned {
-    let removed = past::removals(past, registry, drafts.iter().map(key_of));
+    let removed = past.all_removals(&past::unknown(registry, drafts.iter().map(key_of)));
     let mut learned = Learned::default();
+    let cannot_tell = |draft: &&Draft| removed.of(&key_of(draft)) == Recalled::Unknown;
+    learned.unknown = drafts.iter().filter(cannot_tell).count();
     for mut draft in drafts {
         // Whether it lives, the list does not say: a renewal will.
         draft.lease_times.vouched_ms = Some(0);
@@ -292,5 +297,6 @@ pub(super) mod tests {
         let log = Log(Removed::unknown(&[key]));
         let learned = learn(listed(&java.registry), false, &here.registry, &log);
         assert!(learned.commands.is_empty());
+        assert_eq!(learned.unknown, 1);
     }
 }

@@ -59,6 +59,12 @@ pub trait Past: Send + Sync + Debug {
     /// What became of `keys`: whether their last change was their removal. Waits for the disk.
     fn removals(&self, keys: &[Key]) -> Removed;
 
+    /// The same for a question of this node's own, which is answered however long that takes; only where the log
+    /// cannot be read it is not.
+    fn all_removals(&self, keys: &[Key]) -> Removed {
+        self.removals(keys)
+    }
+
     /// Who asked for the changes at these positions, as far as it is known: of nobody, where only removals
     /// are remembered. Waits for the disk.
     fn callers(&self, _changes: &[Lsn]) -> HashMap<Lsn, Actor> {
@@ -110,10 +116,9 @@ impl LogPast {
     }
 }
 
-impl Past for LogPast {
-    fn removals(&self, keys: &[Key]) -> Removed {
+impl LogPast {
+    fn search(&self, keys: &[Key], mut budget: Budget) -> Removed {
         let reader = self.log.reader();
-        let mut budget = Budget::new(self.looks);
         let mut removed = Removed::default();
         for (done, (app, id)) in keys.iter().enumerate() {
             let place = (app, id, Lsn(u64::MAX));
@@ -137,6 +142,16 @@ impl Past for LogPast {
             }
         }
         removed
+    }
+}
+
+impl Past for LogPast {
+    fn removals(&self, keys: &[Key]) -> Removed {
+        self.search(keys, Budget::new(self.looks))
+    }
+
+    fn all_removals(&self, keys: &[Key]) -> Removed {
+        self.search(keys, Budget::new(usize::MAX))
     }
 
     fn callers(&self, changes: &[Lsn]) -> HashMap<Lsn, Actor> {
@@ -238,6 +253,10 @@ mod tests {
         assert!(matches!(removed.of(&keys[0]), Recalled::Removed(_)));
         assert_eq!(removed.of(&keys[1]), Recalled::Unknown);
         assert_eq!(removed.of(&keys[2]), Recalled::Unknown);
+        // A question of this node's own takes its time.
+        let removed = past.all_removals(&keys);
+        let is_removed = |key: &Key| matches!(removed.of(key), Recalled::Removed(_));
+        assert!(keys.iter().all(is_removed));
     }
 
     #[tokio::test]
