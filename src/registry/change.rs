@@ -175,6 +175,22 @@ pub struct LeaseImage {
     pub renewed_at: Millis,
 }
 
+impl LeaseImage {
+    /// Whether nothing has happened to it since it was registered: then its node may not have heard of an
+    /// override that holds elsewhere.
+    pub fn is_untouched(&self) -> bool {
+        is_untouched(
+            self.instance.last_updated_timestamp,
+            self.registered_at.signed(),
+        )
+    }
+}
+
+/// The same of a lease as another node tells it: when it was updated last, and registered.
+pub fn is_untouched(last_updated: i64, registered: i64) -> bool {
+    last_updated <= registered
+}
+
 /// What a change does to the override of its instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverrideEffect {

@@ -90,7 +90,7 @@ impl Registry {
         instance.action_type = Some(ActionType::Added);
         let registered = self.registration_time(sent, existing, context);
         // Overrides went with a lease that is known to be cancelled: a state that says so is later than the
-        // registration (`outbound::is_untouched`).
+        // registration (`LeaseImage::is_untouched`).
         let was_cancelled = self.cancelled_version(&app, &id).is_some();
         let is_anew = was_cancelled && !context.is_replication;
         instance.last_updated_timestamp = registered.saturating_add(i64::from(is_anew));

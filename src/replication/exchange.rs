@@ -289,8 +289,7 @@ pub fn repairs(found: &Compared, overrides: Overrides, with: &Repairing<'_>) -> 
         .map(|draft| (draft.app.clone(), InstanceId::new(draft.id())));
     let removed = past::removals(with.past, registry, keys);
     for draft in list.drafts {
-        let is_untouched = draft.last_updated_timestamp <= draft.lease_times.registration;
-        let overrides = if is_untouched {
+        let overrides = if draft.is_untouched() {
             Overrides::Merged
         } else {
             overrides

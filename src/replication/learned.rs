@@ -73,7 +73,7 @@ pub(super) fn learn(
 impl Learned {
     fn take(&mut self, draft: Draft, is_our_kind: bool, registry: &Registry, removed: &Removed) {
         // Right after a registration that node may not have heard of an override.
-        let is_untouched = draft.last_updated_timestamp <= draft.lease_times.registration;
+        let is_untouched = draft.is_untouched();
         let is_here = registry.lease(draft.app.as_str(), draft.id()).is_some();
         let overrides = if is_here && is_untouched {
             Overrides::Merged

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::registry::Registry;
-use crate::registry::change::{Actor, ChangeKind, LeaseImage, Record};
+use crate::registry::change::{Actor, ChangeKind, Record};
 use crate::registry::lease::{Lease, LeaseClock};
 use crate::registry::status::Status;
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
@@ -274,13 +274,6 @@ pub fn state_of(
     items
 }
 
-/// Whether nothing has happened to it since it was registered: then its node may not have heard of an
-/// override that holds elsewhere.
-pub fn is_untouched(image: &LeaseImage) -> bool {
-    let registered = image.registered_at.signed();
-    image.instance.last_updated_timestamp <= registered
-}
-
 fn override_of(lease: &Arc<Lease>, state: &Registry) -> Item {
     let instance = lease.instance();
     match state.override_of(&instance.app, &instance.id()) {
@@ -387,7 +380,7 @@ impl Happened {
             _ => {
                 let image = change.lease.as_ref();
                 let is_anew = change.kind == ChangeKind::Registered
-                    && image.is_some_and(|image| !is_untouched(image));
+                    && image.is_some_and(|image| !image.is_untouched());
                 if is_anew {
                     self.registered = Registered::Anew;
                 } else if self.registered == Registered::No {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::registry::change::is_untouched;
 use crate::registry::instance::{
     ActionType, DEFAULT_DURATION_SECS, DEFAULT_PORT, DEFAULT_RENEWAL_INTERVAL_SECS,
     DEFAULT_SECURE_PORT, DataCenter, Instance, LeaseTerms, Metadata, Port,
@@ -68,6 +69,12 @@ impl Draft {
             return id;
         }
         self.host_name.as_deref().unwrap_or("")
+    }
+
+    /// Whether its node says that nothing has happened to it since it was registered
+    /// ([`LeaseImage::is_untouched`](crate::registry::change::LeaseImage::is_untouched)).
+    pub fn is_untouched(&self) -> bool {
+        is_untouched(self.last_updated_timestamp, self.lease_times.registration)
     }
 
     /// The decoder's starting point: all defaults, no application yet.

@@ -246,7 +246,7 @@ fn an_operators_word_outlives_an_eviction_on_another_node() {
     assert_eq!(first.override_of("SHOP", "1"), Some(OUT));
     let lease = second.lease("SHOP", "1");
     assert!(
-        crate::replication::outbound::is_untouched(&lease.image),
+        lease.image.is_untouched(),
         "it is told as a description alone"
     );
 }

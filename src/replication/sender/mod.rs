@@ -377,7 +377,7 @@ impl Sender {
             let Some(lease) = state.registry.lease(app.as_str(), id.as_str()) else {
                 continue;
             };
-            let is_meant = is_meant && !outbound::is_untouched(&lease.image);
+            let is_meant = is_meant && !lease.image.is_untouched();
             let has_override = is_meant || !self.kind.is_ours();
             items.extend(outbound::state_of(
                 lease,
