@@ -421,6 +421,7 @@ impl Sender {
                 let Some(mut read) = records.since(backlog.upto.next()) else {
                     // The log does not reach back so far.
                     self.sweep_instead(state.lsn());
+                    self.skip_sweep();
                     return None;
                 };
                 // The log on the disk may be ahead of the registry that says what became of it.
@@ -482,7 +483,6 @@ impl Sender {
     }
 
     fn next_sweep(&mut self, state: &Published) -> Option<Next> {
-        self.skip_sweep();
         let sweep = self.sweep.as_ref()?;
         let most = self.most(Lane::Sweep);
         let (items, rest) = outbound::sweep(&state.registry, sweep.after.as_ref(), most);

@@ -130,6 +130,24 @@ fn a_log_that_is_longer_than_a_step_is_read_in_steps_and_told_once() {
 }
 
 #[test]
+fn our_own_kind_is_compared_at_once_where_the_log_does_not_reach_back() {
+    for had_changes in [false, true] {
+        let mut rig = Rig::with(ours());
+        rig.settle();
+        rig.scene.pass(3000);
+        if had_changes {
+            rig.scene.register(instance("SHOP", "1"));
+            assert_eq!(rig.batch(), ["register 1"]);
+            rig.took(1);
+        }
+        rig.scene.register(instance("SHOP", "2"));
+        rig.scene.register(instance("SHOP", "3"));
+        rig.first = Lsn(3);
+        assert!(matches!(rig.ask(), Ask::Digests), "{had_changes}");
+    }
+}
+
+#[test]
 fn what_the_log_says_beyond_the_registry_that_is_looked_at_is_told_with_a_later_one() {
     let mut rig = Rig::with(Kind::Java);
     rig.scene.register(instance("SHOP", "1"));
