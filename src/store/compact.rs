@@ -52,16 +52,7 @@ pub fn compact(
     let needed = live
         .saturating_mul(2)
         .saturating_add(options.min_free_bytes.unwrap_or(MARGIN));
-    if let Some(free) = files::free_bytes(dir).filter(|free| *free < needed) {
-        return Err(StoreError::NoSpace {
-            path: dir.clone(),
-            cause: format!(
-                "{} MiB are free, {} MiB are needed",
-                free >> 20,
-                needed >> 20
-            ),
-        });
-    }
+    files::require_space(dir, needed, "needed for the copy that a compaction makes")?;
     let (log, copy, original) = (dir.join("log"), dir.join(COPY), dir.join(ORIGINAL));
     remove_dir(&copy)?;
     let from = Database::open(&log, options.cache_bytes)?;

@@ -72,13 +72,24 @@ pub(super) fn list(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Path
     Ok(found)
 }
 
-/// Bytes that this user may still write to the file system of `dir`; `None` if the system does
-/// not tell.
-pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
+/// What the system says of a file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Volume {
+    /// Bytes that this user may still write.
+    pub(super) free: u64,
+    /// Bytes that it has in all.
+    pub(super) total: u64,
+}
+
+/// The file system of `dir`; `None` if the system does not tell.
+pub(super) fn volume(dir: &Path) -> Option<Volume> {
     #[cfg(unix)]
     {
         let facts = rustix::fs::statvfs(dir).ok()?;
-        Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+        Some(Volume {
+            free: facts.f_bavail.saturating_mul(facts.f_frsize),
+            total: facts.f_blocks.saturating_mul(facts.f_frsize),
+        })
     }
     #[cfg(not(unix))]
     {
@@ -87,18 +98,26 @@ pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
     }
 }
 
-/// Bytes that the file system of `dir` has in all; `None` if the system does not tell.
-pub(super) fn total_bytes(dir: &Path) -> Option<u64> {
-    #[cfg(unix)]
-    {
-        let facts = rustix::fs::statvfs(dir).ok()?;
-        Some(facts.f_blocks.saturating_mul(facts.f_frsize))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = dir;
-        None
-    }
+/// Compares the free space of `dir` with what is needed there. `what` says in the error what needs it.
+///
+/// # Errors
+/// [`StoreError::NoSpace`]; none if the system does not tell how much is free.
+pub(super) fn require_space(dir: &Path, needed: u64, what: &str) -> Result<(), StoreError> {
+    let Some(free) = volume(dir)
+        .map(|volume| volume.free)
+        .filter(|free| *free < needed)
+    else {
+        return Ok(());
+    };
+    Err(StoreError::NoSpace {
+        path: dir.to_path_buf(),
+        // Rounded apart: they are never the same number.
+        cause: format!(
+            "{} MiB are free, and {} MiB are {what}",
+            free >> 20,
+            needed.div_ceil(1 << 20)
+        ),
+    })
 }
 
 /// Removes a directory with everything in it; it may be gone already.
@@ -211,4 +230,28 @@ fn read_pid(file: &mut File) -> Option<u32> {
     file.rewind().ok()?;
     file.take(20).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_space_says_where_how_much_and_what_for() {
+        let dir = tempfile::tempdir().unwrap();
+        require_space(dir.path(), 0, "needed").unwrap();
+        let free = volume(dir.path()).unwrap().free;
+        let needed = volume(dir.path()).unwrap().total.saturating_add(1);
+        let error = require_space(dir.path(), needed, "to be left (a key)").unwrap_err();
+        assert!(
+            matches!(&error, StoreError::NoSpace { path, .. } if path == dir.path()),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        let asked = format!(
+            "MiB are free, and {} MiB are to be left (a key)",
+            needed.div_ceil(1 << 20)
+        );
+        assert!(free < needed && text.contains(&asked), "{text}");
+    }
 }

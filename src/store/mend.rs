@@ -187,17 +187,11 @@ impl Recovery<'_> {
             .sum();
         let dir = &self.options.dir;
         let needed = bytes.saturating_add(SPARE);
-        if let Some(free) = files::free_bytes(dir).filter(|free| *free < needed) {
-            return Err(StoreError::NoSpace {
-                path: dir.clone(),
-                cause: format!(
-                    "the log is damaged, and mending it takes a copy: {} MiB are free, {} MiB are \
-                     needed",
-                    free >> 20,
-                    needed.div_ceil(1 << 20)
-                ),
-            });
-        }
+        files::require_space(
+            dir,
+            needed,
+            "needed for a copy of the log, which is damaged and cannot be mended without",
+        )?;
         let copy = dir.join(REBUILT);
         let failed = |error| StoreError::io("copy the database", &copy, error);
         fs::create_dir(&copy).map_err(failed)?;

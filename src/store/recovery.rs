@@ -186,25 +186,21 @@ impl Recovery<'_> {
     fn check_free_space(&mut self) -> Result<(), StoreError> {
         let needed = self.options.min_free_bytes.unwrap_or_else(|| {
             let file_bytes = fs::metadata(self.log.join("db")).map_or(0, |facts| facts.len());
-            let tenth = files::total_bytes(&self.options.dir).map_or(u64::MAX, |all| all / 10);
+            let volume = files::volume(&self.options.dir);
+            let tenth = volume.map_or(u64::MAX, |volume| volume.total / 10);
             MIN_FREE.max(file_bytes / 4).min(tenth)
         });
-        let Some(free) = files::free_bytes(&self.options.dir).filter(|free| *free < needed) else {
-            return Ok(());
-        };
-        let error = StoreError::NoSpace {
-            path: self.options.dir.clone(),
-            cause: format!(
-                "{} MiB are free, and {} MiB are to be left (eurekad.store-min-free)",
-                free >> 20,
-                needed.div_ceil(1 << 20)
-            ),
-        };
-        if !self.options.opens_when_short {
-            return Err(error);
+        match files::require_space(
+            &self.options.dir,
+            needed,
+            "to be left (eurekad.store-min-free)",
+        ) {
+            Err(short) if self.options.opens_when_short => {
+                self.short_of_space = Some(short);
+                Ok(())
+            }
+            compared => compared,
         }
-        self.short_of_space = Some(error);
-        Ok(())
     }
 
     fn attempt(&mut self, log: &Path) -> Result<(Database, Inspected), Failed> {
