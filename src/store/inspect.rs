@@ -14,7 +14,7 @@ use sled::Tree;
 use crate::store::db::{Database, damaged, guarded};
 use crate::store::intern::Interner;
 use crate::store::segment::{self, Covered, Direction, Segment};
-use crate::store::shared::{keys, segment_key, set_checkpoint_aside};
+use crate::store::shared::{keys, segment_key};
 use crate::store::sled_reader::decode;
 use crate::store::v1::SegmentV1;
 use crate::store::{Checkpoint, LostRange, Progress, StoreError, checkpoint, record};
@@ -34,6 +34,8 @@ pub(super) struct Inspected {
     /// LSNs of the checkpoints that a restart can use, oldest first: the newest, and the one to fall
     /// back to.
     pub(super) kept: Vec<Lsn>,
+    /// Newer ones that are damaged, with what is wrong: whoever goes on with the others sets these aside.
+    pub(super) damaged: Vec<(Lsn, String)>,
     /// LSNs of older ones, oldest first: bases of the past, which a start does not look into.
     pub(super) bases: Vec<Lsn>,
     /// The newest record when the store was opened before.
@@ -79,7 +81,8 @@ impl Inspected {
     }
 }
 
-/// Inspects; what is mended on the way is told in `notes`.
+/// Inspects, and changes nothing but what a crash left half done in the database; what is to be told of
+/// that, and of old history, goes into `notes`.
 pub(super) fn inspect(
     database: &Database,
     dir: &Path,
@@ -102,7 +105,7 @@ pub(super) fn inspect(
         .chain(found.first().map(|(facts, _)| Lsn(facts.after)))
         .max()
         .unwrap_or_default();
-    choose_checkpoint(dir, needed, &mut inspected, notes, progress)?;
+    choose_checkpoint(dir, needed, &mut inspected, progress)?;
     let oldest_kept = inspected.kept.first().copied().unwrap_or_default();
     let newest_kept = inspected.kept.last().copied().unwrap_or_default();
 
@@ -202,12 +205,11 @@ fn find_segments(
     Ok(facts.into_values().zip(trees.into_values()).collect())
 }
 
-/// Loads the newest checkpoint that is whole and leads on to the log; damaged ones are set aside.
+/// Loads the newest checkpoint that is whole and leads on to the log.
 fn choose_checkpoint(
     dir: &Path,
     needed: Lsn,
     inspected: &mut Inspected,
-    notes: &mut Vec<String>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
     let mut cause = "there is no checkpoint";
@@ -231,8 +233,7 @@ fn choose_checkpoint(
                 inspected.kept.insert(0, lsn);
             }
             Err(error @ StoreError::Damaged { .. }) => {
-                notes.push(format!("set aside a damaged checkpoint: {error}"));
-                set_checkpoint_aside(dir, lsn)?;
+                inspected.damaged.push((lsn, error.to_string()));
                 cause = "no checkpoint can be read";
             }
             Err(error) => return Err(error),

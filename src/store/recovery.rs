@@ -10,7 +10,7 @@ use crate::store::bases::Bounds;
 use crate::store::db::{Database, damaged, guarded};
 use crate::store::files::{self, DirLock};
 use crate::store::inspect::{Inspected, inspect};
-use crate::store::shared::{Shared, keys};
+use crate::store::shared::{Shared, keys, set_checkpoint_aside};
 use crate::store::sled_reader::SledReader;
 use crate::store::sled_store::SledStore;
 use crate::store::watermark::{self, Found, Watermark, WatermarkFile};
@@ -252,7 +252,7 @@ impl Recovery<'_> {
     }
 
     /// Notes who the node is and where the log goes on, and hands out the store.
-    fn start(self, started: Started, lock: DirLock) -> Result<Opened, StoreError> {
+    fn start(mut self, started: Started, lock: DirLock) -> Result<Opened, StoreError> {
         let Started {
             database,
             inspected,
@@ -293,6 +293,13 @@ impl Recovery<'_> {
             alive_at: self.now_wall,
         };
         let watermark = WatermarkFile::open(&self.options.dir, start)?;
+        // Not before: what is looked at on the way here may be given up again with its notes, and a start
+        // that is refused changes nothing.
+        for (lsn, error) in &inspected.damaged {
+            set_checkpoint_aside(&self.options.dir, *lsn)?;
+            self.notes
+                .push(format!("set aside a damaged checkpoint: {error}"));
+        }
         let last = inspected.last;
         // One whose header cannot be read leads nowhere; its file goes with the next checkpoint.
         let checkpoints = inspected
