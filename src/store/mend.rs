@@ -286,6 +286,13 @@ impl Recovery<'_> {
         };
         self.notes
             .push(format!("{note}; it is now in {}", aside.display()));
+        if !salvaged.unread.is_empty() {
+            self.notes.push(format!(
+                "of what is kept by name (how far peers were told, earlier losses) some cannot be read \
+                 and is gone: {}",
+                salvaged.unread.join(", ")
+            ));
+        }
         let mut verdict = match self.judge(&inspected) {
             Ok(verdict) if salvaged.cut_at.is_none() && self.mark.is_some() => verdict,
             _ => self.accept(&inspected),

@@ -36,6 +36,7 @@ mod record;
 mod recovery;
 mod replayed;
 mod salvage;
+mod salvage_meta;
 mod scratch;
 mod segment;
 mod shared;
