@@ -248,7 +248,7 @@ fn find_leftovers(dir: &Path, survey: &mut Survey) -> Result<(), StoreError> {
             "log.compacting" | "log.compacted" => {
                 "an interrupted compaction; the next start undoes or finishes it"
             }
-            "log.rebuilt" | "log.salvaged" | "log.mended" => {
+            "log.rebuilt" | "log.salvaged" | "log.mended" | "log.replaced" => {
                 "an interrupted mending; the next start undoes or finishes it"
             }
             "log.before-mending" => "a copy from before a mending; may be removed",

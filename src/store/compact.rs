@@ -1,7 +1,6 @@
 //! Gives the space back that trimmed history took: sled reuses space but never shrinks its file, so
 //! a stopped store is copied tree by tree into a new database, which then takes its place.
 
-use std::fs;
 use std::path::Path;
 
 use crate::store::db::{Database, guarded};
@@ -113,11 +112,13 @@ fn copy_trees(from: &Database, to: &Database) -> Result<(), StoreError> {
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
-    fs::rename(from, to).map_err(|error| StoreError::io("rename the database", from, error))
+    files::rename(from, to, "rename the database")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::store::suite::{OnSled, Place, all, batch, checkpoint, lsns, put};
     use crate::types::Lsn;

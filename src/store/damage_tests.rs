@@ -90,16 +90,6 @@ fn stopped(left: &Left) -> OnSled {
     place
 }
 
-fn copy_of(place: &OnSled) -> OnSled {
-    let copy = OnSled::new(|options| options.segment_bytes = place.options.segment_bytes);
-    for (from, to) in database_files(&place.options.dir, Path::new("")).unwrap() {
-        let to = copy.options.dir.join(to);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from, to).unwrap();
-    }
-    copy
-}
-
 fn open(place: &OnSled, on_damage: OnDamage) -> Result<Opened, StoreError> {
     let options = StoreOptions {
         on_damage,
@@ -148,7 +138,7 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
         let step = used / 8;
         for at in (step / 2..used).step_by(step) {
             let what = format!("{}, byte {at}", left.name);
-            let damaged = copy_of(&place);
+            let damaged = place.copied();
             let mut bad = good.clone();
             bad[at] ^= 0x20;
             fs::write(damaged.options.dir.join("log").join("db"), bad).unwrap();
@@ -160,7 +150,7 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
             let read = open_copy(&damaged.options, Millis(9_000), temp.path(), &mut |_| {});
             assert_eq!(files_below(&damaged.options.dir), before, "{what}");
 
-            let started = open(&copy_of(&damaged), OnDamage::Refuse);
+            let started = open(&damaged.copied(), OnDamage::Refuse);
             assert_eq!(read.is_ok(), started.is_ok(), "{told}");
             assert_eq!(started.is_err(), found.worst() == Severity::State, "{told}");
             match started {
@@ -192,7 +182,7 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
                 }
             }
 
-            let repaired = copy_of(&damaged);
+            let repaired = damaged.copied();
             let opened = open(&repaired, OnDamage::KeepRest).unwrap_or_else(|error| {
                 panic!("{what}: {error}");
             });
@@ -229,7 +219,7 @@ fn without_a_watermark_no_damaged_log_gives_way_to_another_unasked() {
         let used = good.iter().rposition(|byte| *byte != 0).unwrap();
         for at in (used / 16..used).step_by(used / 8) {
             let what = format!("{}, byte {at}", left.name);
-            let damaged = copy_of(&place);
+            let damaged = place.copied();
             let dir = &damaged.options.dir;
             let mut bad = good.clone();
             bad[at] ^= 0x20;
@@ -240,7 +230,7 @@ fn without_a_watermark_no_damaged_log_gives_way_to_another_unasked() {
                 files::list(&place.options.dir, is_aside).unwrap().len()
             };
 
-            let unasked = copy_of(&damaged);
+            let unasked = damaged.copied();
             let started = open(&unasked, OnDamage::Refuse);
             assert_eq!(asides(&unasked), 0, "{what}");
             let Err(error) = started else {
@@ -252,7 +242,7 @@ fn without_a_watermark_no_damaged_log_gives_way_to_another_unasked() {
                 matches!(error, StoreError::Damaged { .. }),
                 "{what}: {error}"
             );
-            let asked = copy_of(&damaged);
+            let asked = damaged.copied();
             let opened = open(&asked, OnDamage::KeepRest).unwrap();
             assert_eq!(asides(&asked), 1, "{what}: {:?}", opened.notes);
             assert!(opened.lost.is_some(), "{what}");

@@ -7,8 +7,72 @@ use std::time::Duration;
 
 use crate::store::{Progress, StoreError};
 
+/// Where a process may be stopped between two states of a data directory; tests look at each of them.
+#[cfg(test)]
+pub(super) mod steps {
+    use std::cell::RefCell;
+    use std::path::{Path, PathBuf};
+
+    /// What comes next.
+    #[derive(Debug)]
+    pub(in crate::store) enum Step {
+        Rename,
+        /// File by file: any of them may be left.
+        RemoveDir(PathBuf),
+        Create,
+        Sync,
+    }
+
+    type Watcher = Box<dyn FnMut(Step)>;
+
+    thread_local! {
+        static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+    }
+
+    /// Runs something whose steps on this thread are told to `watcher`, each before it is done.
+    pub(in crate::store) fn watched<T>(
+        watcher: impl FnMut(Step) + 'static,
+        call: impl FnOnce() -> T,
+    ) -> T {
+        WATCHER.set(Some(Box::new(watcher)));
+        let called = call();
+        WATCHER.set(None);
+        called
+    }
+
+    pub(super) fn tell(step: Step) {
+        // Taken out meanwhile, so that what a watcher does is not told to it.
+        if let Some(mut watcher) = WATCHER.take() {
+            watcher(step);
+            WATCHER.set(Some(watcher));
+        }
+    }
+
+    pub(super) fn removes(dir: &Path) -> Step {
+        Step::RemoveDir(dir.to_path_buf())
+    }
+}
+
+/// Renames a file or a directory.
+pub(super) fn rename(from: &Path, to: &Path, attempt: &str) -> Result<(), StoreError> {
+    #[cfg(test)]
+    steps::tell(steps::Step::Rename);
+    fs::rename(from, to).map_err(|error| StoreError::io(attempt, from, error))
+}
+
+/// Copies a file to a place where there is none.
+pub(super) fn copy(from: &Path, to: &Path, attempt: &str) -> Result<(), StoreError> {
+    #[cfg(test)]
+    steps::tell(steps::Step::Create);
+    fs::copy(from, to)
+        .map(|_| ())
+        .map_err(|error| StoreError::io(attempt, to, error))
+}
+
 /// Makes the names in a directory durable: new, renamed and removed files.
 pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    #[cfg(test)]
+    steps::tell(steps::Step::Sync);
     // Directories cannot be opened as files everywhere; where they cannot, the system keeps them.
     if cfg!(unix) {
         File::open(dir)
@@ -23,6 +87,8 @@ pub(super) fn create_dir(dir: &Path) -> Result<(), StoreError> {
     if dir.is_dir() {
         return Ok(());
     }
+    #[cfg(test)]
+    steps::tell(steps::Step::Create);
     fs::create_dir_all(dir).map_err(|error| match error.kind() {
         // What is there is not a directory.
         std::io::ErrorKind::AlreadyExists => StoreError::Unusable {
@@ -122,6 +188,8 @@ pub(super) fn require_space(dir: &Path, needed: u64, what: &str) -> Result<(), S
 
 /// Removes a directory with everything in it; it may be gone already.
 pub(super) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
+    #[cfg(test)]
+    steps::tell(steps::removes(dir));
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(StoreError::io("remove the directory", dir, error))

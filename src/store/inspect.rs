@@ -23,6 +23,36 @@ use crate::types::{Lsn, Millis};
 /// Records between two reports of progress.
 const REPORT_EVERY: u64 = 10_000;
 
+/// What is noted in a log that takes the place of a damaged one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MendedLog {
+    /// Wall time of the start that mended it, as that of the losses which it noticed.
+    pub(super) noticed: Millis,
+    /// Records at its end were given up.
+    pub(super) is_cut: bool,
+    /// What was done, in words.
+    pub(super) note: String,
+}
+
+impl MendedLog {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.noticed.0.to_le_bytes().to_vec();
+        bytes.push(u8::from(self.is_cut));
+        bytes.extend(self.note.as_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (noticed, rest) = bytes.split_first_chunk()?;
+        let (is_cut, note) = rest.split_first()?;
+        Some(Self {
+            noticed: Millis(u64::from_le_bytes(*noticed)),
+            is_cut: *is_cut != 0,
+            note: String::from_utf8_lossy(note).into_owned(),
+        })
+    }
+}
+
 /// What a database and its checkpoints hold.
 #[derive(Debug, Default)]
 pub(super) struct Inspected {
@@ -46,6 +76,8 @@ pub(super) struct Inspected {
     pub(super) base: Lsn,
     /// What was lost before.
     pub(super) losses: Vec<LostRange>,
+    /// The log was mended, and nobody was told yet.
+    pub(super) mended: Option<MendedLog>,
     pub(super) node_id: Option<u128>,
     pub(super) incarnation: Option<u128>,
     /// Wall time of the newest thing found.
@@ -94,6 +126,8 @@ pub(super) fn inspect(
         floor: Lsn(meta_number(database, keys::FLOOR)?),
         base: Lsn(meta_number(database, keys::BASE)?),
         losses: losses(database)?,
+        mended: guarded("read the meta tree", || database.meta.get(keys::MENDED))?
+            .and_then(|bytes| MendedLog::decode(&bytes)),
         node_id: meta_id(database, keys::NODE_ID)?,
         incarnation: meta_id(database, keys::INCARNATION)?,
         ..Inspected::default()

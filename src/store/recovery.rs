@@ -135,15 +135,17 @@ impl Recovery<'_> {
         let log = self.log.clone();
         let notes = self.notes.len();
         match self.attempt(&log) {
-            Ok((database, inspected)) => match self.judge(&inspected) {
+            Ok((database, inspected)) => match self.judge_mended(&inspected) {
                 Ok(verdict) => Ok(Started {
                     database,
                     inspected,
                     verdict,
                 }),
                 Err(damage) if self.options.on_damage == OnDamage::KeepRest => {
-                    self.notes
-                        .push(format!("kept what is left: {}", told(&damage)));
+                    if inspected.mended.is_none() {
+                        self.notes
+                            .push(format!("kept what is left: {}", told(&damage)));
+                    }
                     let verdict = self.accept(&inspected);
                     Ok(Started {
                         database,
@@ -225,6 +227,20 @@ impl Recovery<'_> {
         judge(self.mark, self.boot_id, inspected)
     }
 
+    /// As [`Recovery::judge`]; if the log was mended and what it had at its end is not known, that was
+    /// accepted when it was.
+    fn judge_mended(&self, inspected: &Inspected) -> Result<Verdict, StoreError> {
+        let mut verdict = self.judge(inspected)?;
+        let Some(mended) = &inspected.mended else {
+            return Ok(verdict);
+        };
+        if mended.is_cut {
+            return Ok(self.accept(inspected));
+        }
+        verdict.holes = mended_holes(inspected);
+        Ok(verdict)
+    }
+
     /// The verdict for going on with what is left.
     fn accept(&self, inspected: &Inspected) -> Verdict {
         let (end, covered) = (inspected.end(), inspected.covered());
@@ -247,7 +263,7 @@ impl Recovery<'_> {
                 last: last.max(end.next()),
                 cause: LossCause::Accepted,
             }),
-            holes: Vec::new(),
+            holes: mended_holes(inspected),
         }
     }
 
@@ -275,6 +291,7 @@ impl Recovery<'_> {
         batch.insert(keys::TAIL, &inspected.last.0.to_le_bytes());
         batch.insert(keys::FLOOR, &end.next().0.to_le_bytes());
         batch.insert(keys::BASE, &verdict.base.0.to_le_bytes());
+        batch.remove(keys::MENDED);
         let losses = losses(&inspected, &verdict, self.now_wall, &mut batch);
         guarded("note where the log goes on", || {
             database.meta.apply_batch(batch)
@@ -293,6 +310,10 @@ impl Recovery<'_> {
             alive_at: self.now_wall,
         };
         let watermark = WatermarkFile::open(&self.options.dir, start)?;
+        mend::remove_replaced(&self.options.dir)?;
+        if let Some(mended) = &inspected.mended {
+            self.notes.push(mended.note.clone());
+        }
         // Not before: what is looked at on the way here may be given up again with its notes, and a start
         // that is refused changes nothing.
         for (lsn, error) in &inspected.damaged {
@@ -339,6 +360,16 @@ impl Recovery<'_> {
             short_of_space: self.short_of_space,
         })
     }
+}
+
+/// The holes that were noticed when the log was mended, if nobody was told yet.
+fn mended_holes(inspected: &Inspected) -> Vec<(Lsn, Lsn)> {
+    let Some(mended) = &inspected.mended else {
+        return Vec::new();
+    };
+    let noticed = |range: &&LostRange| range.noticed == mended.noticed;
+    let ranges = inspected.losses.iter().filter(noticed);
+    ranges.map(|range| (range.first, range.last)).collect()
 }
 
 /// The losses that the log shows: those noted before, unless the log was trimmed past them, and the

@@ -45,6 +45,7 @@ pub(super) fn copy_meta(
         keys::FLOOR,
         keys::INCARNATION,
         keys::LOST,
+        keys::MENDED,
         keys::NODE_ID,
         keys::SCHEMA,
         keys::SEGMENT,
