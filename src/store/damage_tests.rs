@@ -72,7 +72,7 @@ fn stopped(left: &Left) -> OnSled {
     if !left.checkpoints.is_empty() {
         let opened = place.open();
         for lsn in left.checkpoints {
-            checkpoint(&*opened.reader, *lsn, 0).unwrap();
+            checkpoint(&*opened.reader, *lsn, *lsn).unwrap();
         }
         close(opened);
     }
@@ -115,6 +115,18 @@ fn kept(reader: &dyn LogReader) -> BTreeSet<u64> {
     kept
 }
 
+/// LSNs as ranges, first and last of each.
+fn ranges(all: impl Iterator<Item = u64>) -> Vec<(Lsn, Lsn)> {
+    let mut ranges: Vec<(Lsn, Lsn)> = Vec::new();
+    for lsn in all.map(Lsn) {
+        match ranges.last_mut() {
+            Some((_, last)) if last.next() == lsn => *last = lsn,
+            _ => ranges.push((lsn, lsn)),
+        }
+    }
+    ranges
+}
+
 /// The last of the records that a check has read without a gap from the beginning.
 fn whole_up_to(found: &Survey) -> Lsn {
     let mut end = Lsn::ZERO;
@@ -154,21 +166,26 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
             assert_eq!(read.is_ok(), started.is_ok(), "{told}");
             assert_eq!(started.is_err(), found.worst() == Severity::State, "{told}");
             match started {
-                Ok(opened) if opened.lost.is_some() => {
-                    seen[1] += 1;
-                    assert_eq!(found.worst(), Severity::History, "{told}");
-                    assert_eq!(
-                        opened.checkpoint.as_ref().map(|newest| newest.lsn),
-                        found.good_checkpoints().last().copied(),
-                        "{told}"
-                    );
-                    let losses = opened.reader.losses();
-                    assert!(!losses.is_empty(), "{told}");
-                }
                 Ok(opened) => {
-                    seen[0] += 1;
-                    if found.worst() < Severity::History {
-                        assert_eq!(kept(&*opened.reader).len() as u64, left.records, "{told}");
+                    let kept = kept(&*opened.reader);
+                    let gone = ranges((1..=left.records).filter(|lsn| !kept.contains(lsn)));
+                    assert_eq!(found.lost, gone, "{told}; {:?}", opened.notes);
+                    let is_history = found.worst() == Severity::History;
+                    assert_eq!(is_history, !gone.is_empty(), "{told}");
+                    for lost in opened.reader.losses() {
+                        let called = gone
+                            .iter()
+                            .any(|(f, l)| *f <= lost.first && lost.last <= *l);
+                        assert!(called, "{told}: {lost:?}, {gone:?}");
+                    }
+                    seen[usize::from(!gone.is_empty())] += 1;
+                    if opened.lost.is_some() {
+                        assert_eq!(
+                            opened.checkpoint.as_ref().map(|newest| newest.lsn),
+                            found.good_checkpoints().last().copied(),
+                            "{told}"
+                        );
+                        assert!(!opened.reader.losses().is_empty(), "{told}");
                     }
                 }
                 Err(error) => {

@@ -30,6 +30,7 @@ mod finding;
 mod import;
 mod inspect;
 mod intern;
+mod lost;
 mod mem_store;
 mod migrate;
 mod record;
@@ -58,13 +59,12 @@ pub use bases::base_spacing;
 pub use check::{Rehearsed, check, open_copy, rehearse, stats};
 pub use compact::{Compacted, compact};
 pub use error::StoreError;
-pub use finding::{Finding, Severity};
+pub use finding::{CheckpointFacts, Finding, KindFacts, Severity, Survey};
 pub use import::open_at;
 pub use mem_store::MemDisk;
 #[cfg(test)]
 pub(crate) use record::tests::any_record;
 pub use scratch::Scratch;
-pub use survey::{CheckpointFacts, KindFacts, Survey};
 
 use crate::registry::change::{LeaseImage, Record};
 use crate::registry::hold::Hold;

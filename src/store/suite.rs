@@ -43,16 +43,14 @@ pub(super) fn copy_dir(from: &Path, to: &Path) {
 impl OnSled {
     /// Another place with the same files: what a process leaves that is killed now.
     pub(super) fn copied(&self) -> Self {
-        let copy = Self::new(|_| {});
-        let dir = copy.options.dir;
-        copy_dir(&self.options.dir, &dir);
-        Self {
-            _dir: copy._dir,
-            options: StoreOptions {
-                dir,
+        let copy = Self::new(|options| {
+            *options = StoreOptions {
+                dir: std::mem::take(&mut options.dir),
                 ..self.options.clone()
-            },
-        }
+            }
+        });
+        copy_dir(&self.options.dir, &copy.options.dir);
+        copy
     }
 }
 
