@@ -117,7 +117,7 @@ pub struct Survey {
     pub checkpoints: Vec<CheckpointFacts>,
     pub findings: Vec<Finding>,
     /// LSNs that cannot be read any more once a start has done what it can, first and last of each range,
-    /// oldest first; only [`super::check`] knows, and only of a store on which a start goes on.
+    /// oldest first; only [`super::check()`] knows, and only of a store on which a start goes on.
     pub lost: Vec<(Lsn, Lsn)>,
     /// Records that were read.
     pub records: u64,

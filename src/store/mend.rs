@@ -11,7 +11,8 @@ use std::fs;
 use std::path::Path;
 
 use super::anew::{QUARANTINE, told, with_ways_out};
-use super::{Failed, Recovery, Started, Verdict, hole_ranges, note_loss};
+use super::losses::{hole_ranges, note_loss};
+use super::{Failed, Recovery, Started, Verdict};
 use crate::store::db::{Database, guarded};
 use crate::store::files::{self, remove_dir};
 use crate::store::inspect::MendedLog;

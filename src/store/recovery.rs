@@ -15,17 +15,20 @@ use crate::store::sled_reader::SledReader;
 use crate::store::sled_store::SledStore;
 use crate::store::watermark::{self, Found, Watermark, WatermarkFile};
 use crate::store::{
-    Loss, LossCause, LostRange, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint,
-    compact, migrate,
+    Loss, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, compact,
+    migrate,
 };
 use crate::types::{Lsn, Millis};
 
 #[path = "anew.rs"]
 mod anew;
+#[path = "losses.rs"]
+mod losses;
 #[path = "mend.rs"]
 mod mend;
 
 use anew::told;
+use losses::{losses, mended_holes};
 
 /// LSNs that are left out after a loss. More than can be given out between two syncs of the
 /// watermark, so that none is given out twice.
@@ -360,75 +363,6 @@ impl Recovery<'_> {
             short_of_space: self.short_of_space,
         })
     }
-}
-
-/// The holes that were noticed when the log was mended, if nobody was told yet.
-fn mended_holes(inspected: &Inspected) -> Vec<(Lsn, Lsn)> {
-    let Some(mended) = &inspected.mended else {
-        return Vec::new();
-    };
-    let noticed = |range: &&LostRange| range.noticed == mended.noticed;
-    let ranges = inspected.losses.iter().filter(noticed);
-    ranges.map(|range| (range.first, range.last)).collect()
-}
-
-/// The losses that the log shows: those noted before, unless the log was trimmed past them, and the
-/// new ones. `batch` notes them.
-fn losses(
-    inspected: &Inspected,
-    verdict: &Verdict,
-    noticed: Millis,
-    batch: &mut sled::Batch,
-) -> Vec<LostRange> {
-    let front = inspected
-        .segments
-        .first()
-        .map_or(Lsn::ZERO, |segment| segment.first);
-    let (passed, mut losses): (Vec<LostRange>, Vec<LostRange>) = inspected
-        .losses
-        .iter()
-        .partition(|range| range.next < front);
-    for range in passed {
-        batch.remove(loss_key(range.first).as_str());
-    }
-    let holes = hole_ranges(&verdict.holes, noticed);
-    let tail = verdict
-        .lost
-        .iter()
-        .filter(|lost| lost.cause != LossCause::NotSynced && lost.first > inspected.last)
-        .map(|lost| LostRange {
-            first: lost.first,
-            last: lost.last,
-            next: verdict.end.next(),
-            noticed,
-        });
-    for range in holes.chain(tail) {
-        note_loss(&range, batch);
-        losses.retain(|known| known.first != range.first);
-        losses.push(range);
-    }
-    losses
-}
-
-/// Holes as they are noted.
-fn hole_ranges(holes: &[(Lsn, Lsn)], noticed: Millis) -> impl Iterator<Item = LostRange> {
-    holes.iter().map(move |(first, last)| LostRange {
-        first: *first,
-        last: *last,
-        next: last.next(),
-        noticed,
-    })
-}
-
-fn note_loss(range: &LostRange, batch: &mut sled::Batch) {
-    let mut value = range.last.0.to_le_bytes().to_vec();
-    value.extend(range.next.0.to_le_bytes());
-    value.extend(range.noticed.0.to_le_bytes());
-    batch.insert(loss_key(range.first).as_str(), value);
-}
-
-fn loss_key(first: Lsn) -> String {
-    format!("{}{:020}", keys::LOST, first.0)
 }
 
 /// Compares what is there with what was promised: the watermark of the run before, if it can be read.
