@@ -852,6 +852,84 @@ fn a_registry_goes_from_one_node_to_another_in_every_form() {
     }
 }
 
+/// A drain that another node accepted, which had not heard of the quarantine here.
+#[test]
+fn a_drain_that_waits_behind_a_quarantine_is_exported_and_released_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("from");
+    let from = Server::start(&data, &[]);
+    let mut connection = Connection::open(from.port()).unwrap();
+    let mut ask = |method: &str, target: &str, headers: &[&str], body: &str| {
+        connection
+            .exchange(&request(method, target, headers, body.as_bytes()))
+            .unwrap()
+    };
+    let drains = ["a", "gone"].map(|id| {
+        json!({
+            "app": "SHOP", "id": id, "kind": "drain", "remaining_ms": 7_200_000,
+            "at": 4_000_000_000_000_u64, "released": false,
+        })
+    });
+    let told = json!({"apps": {}, "holds": drains});
+    let register = Registration::new("SHOP", "a").register();
+    let mut registering = Connection::open(from.port()).unwrap();
+    assert_eq!(registering.exchange(&register).unwrap().status, 204);
+    drop(registering);
+    for id in ["a", "gone"] {
+        let target = format!("/quarantine/apps/SHOP/{id}?for=1h");
+        assert_eq!(ask("POST", &target, &[], "").status, 200);
+    }
+    let headers = ["x-eurekad-node: another"];
+    let compared = ask(
+        "POST",
+        "/eureka/eurekad/compare",
+        &headers,
+        &told.to_string(),
+    );
+    assert_eq!(compared.status, 200);
+    // Whatever it is asked of, and the ends are the same.
+    let holds = |done: &Done| -> Vec<[Value; 4]> {
+        let lines = done.lines().into_iter();
+        lines
+            .filter(|line| !line["hold"].is_null())
+            .map(|line| {
+                let (hold, instance) = (&line["hold"], &line["instance"]["instanceId"]);
+                let id = if instance.is_null() {
+                    &hold["id"]
+                } else {
+                    instance
+                };
+                [id, &hold["kind"], &hold["until"], &hold["drain"]["until"]].map(Clone::clone)
+            })
+            .collect()
+    };
+    let served = run(&["export", "--server", &url(&from)]).with(0);
+    let told = holds(&served);
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (hold, id) in told.iter().zip(["a", "gone"]) {
+        assert_eq!((&hold[0], &hold[1]), (&json!(id), &json!("quarantine")));
+        assert!(hold[3].is_string(), "{hold:?}");
+    }
+    let then = run(&["export", "--at", "now", "--server", &url(&from)]).with(0);
+    assert_eq!(holds(&then), told[..1], "of those that are registered");
+    let to = Server::start(&dir.path().join("to"), &[]);
+    let done = run_with_input(&["import", "--server", &url(&to)], &served.out).with(0);
+    let note = "SHOP/a, SHOP/gone: in quarantine but not drained behind it";
+    assert!(done.err.contains(note), "{}", done.err);
+
+    let done = run(&["release", "SHOP/a", "--server", &url(&from)]).with(0);
+    assert_eq!(done.out, "SHOP/a is released\n");
+    for kind in ["quarantine", "drain"] {
+        let target = format!("/{kind}/apps/SHOP/a");
+        assert_eq!(ask("GET", &target, &[], "").status, 404, "{kind}");
+    }
+    from.terminate();
+    let (status, log) = from.wait();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let stored = run(&["export", "--data-dir", data.to_str().unwrap()]).with(0);
+    assert_eq!(holds(&stored), told[1..]);
+}
+
 #[test]
 fn drains_and_quarantines_keep_their_end_on_the_way_to_another_node() {
     let dir = tempfile::tempdir().unwrap();

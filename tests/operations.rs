@@ -8,7 +8,7 @@
 
 mod support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::http::{Answer, request};
 use support::{Connection, Registration, Server, wait_for};
 
@@ -138,6 +138,64 @@ fn a_quarantined_id_stays_out_until_it_is_released_or_its_time_is_over() {
     wait_for("the quarantine to end by itself", || {
         (node.status("a").as_deref() == Some("UP")).then_some(())
     });
+}
+
+/// A drain that another node accepted, which had not heard of the quarantine here.
+#[test]
+fn a_drain_that_waits_behind_a_quarantine_is_shown_and_can_be_ended_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(&dir);
+    node.register("a");
+    let quarantined = node.ask("POST", "/quarantine/apps/SHOP/a?for=1h", &[]);
+    assert_eq!(quarantined.status, 200);
+    assert!(quarantined.json()["drain"].is_null());
+    let tell_drain = |at: u64| {
+        let told = json!({"apps": {}, "holds": [{
+            "app": "SHOP", "id": "a", "kind": "drain", "remaining_ms": 7_200_000, "at": at,
+            "released": false,
+        }]});
+        let mut connection = Connection::open(node.server.port()).unwrap();
+        let headers = ["Connection: close", "x-eurekad-node: another"];
+        let target = "/eureka/eurekad/compare";
+        let body = told.to_string();
+        let bytes = request("POST", target, &headers, body.as_bytes());
+        assert_eq!(connection.exchange(&bytes).unwrap().status, 200);
+    };
+    // Later than any word here.
+    let later = 4_000_000_000_000;
+    tell_drain(later);
+    let waiting = node.ask("GET", "/drain/apps/SHOP/a", &[]);
+    assert_eq!(
+        (waiting.status, &waiting.json()["kind"]),
+        (200, &json!("drain"))
+    );
+    let listed = node.ask("GET", "/overrides", &[]).json();
+    let hold = &listed["overrides"][0]["hold"];
+    assert_eq!(
+        (&hold["kind"], &hold["drain"]["kind"]),
+        (&json!("quarantine"), &json!("drain"))
+    );
+
+    let ended = node.ask("DELETE", "/drain/apps/SHOP/a", &[]);
+    assert_eq!(
+        (ended.status, &ended.json()["released"]),
+        (200, &json!(true))
+    );
+    assert_eq!(node.ask("DELETE", "/drain/apps/SHOP/a", &[]).status, 404);
+    let kept = node.ask("GET", "/quarantine/apps/SHOP/a", &[]);
+    assert_eq!((kept.status, kept.json()["drain"].is_null()), (200, true));
+    assert_eq!(node.status("a").as_deref(), Some("OUT_OF_SERVICE"));
+
+    // Told again by a later word, it comes behind the quarantine that is released first.
+    tell_drain(2 * later);
+    let released = node.ask("DELETE", "/quarantine/apps/SHOP/a", &[]).json();
+    assert_eq!(
+        (&released["released"], &released["drain"]["released"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(node.status("a").as_deref(), Some("OUT_OF_SERVICE"));
+    assert_eq!(node.ask("DELETE", "/drain/apps/SHOP/a", &[]).status, 200);
+    assert_eq!(node.status("a").as_deref(), Some("UP"));
 }
 
 #[test]

@@ -26,19 +26,38 @@ pub(super) struct Held {
     pub(super) kind: HoldKind,
     /// Wall time of its end.
     pub(super) until: Millis,
+    /// Of a quarantine: when the drain ends that waits behind it.
+    pub(super) drain_until: Option<Millis>,
 }
 
 impl Held {
-    fn of(hold: &Hold) -> Self {
+    /// A hold that is in force, and the drain of the same instance.
+    fn of(hold: &Hold, drain: Option<&Hold>) -> Self {
         Self {
             kind: hold.kind,
             until: hold.until,
+            drain_until: drain
+                .filter(|_| hold.kind == HoldKind::Quarantine)
+                .map(|drain| drain.until),
         }
+    }
+
+    /// The drain that waits behind a quarantine.
+    pub(super) fn drain(self) -> Option<Self> {
+        self.drain_until.map(|until| Self {
+            kind: HoldKind::Drain,
+            until,
+            drain_until: None,
+        })
     }
 
     /// The member `hold` of a line.
     pub(super) fn to_json(self) -> Value {
-        json!({ "kind": self.kind.as_str(), "until": times::format(self.until) })
+        let mut hold = json!({ "kind": self.kind.as_str(), "until": times::format(self.until) });
+        if let Some(until) = self.drain_until {
+            hold["drain"] = json!({ "until": times::format(until) });
+        }
+        hold
     }
 
     /// The line of an id that is not registered.
@@ -56,13 +75,12 @@ impl Held {
     pub(super) fn parse(value: &Value) -> Result<Self, String> {
         let kind = HoldKind::parse(text(value, "kind"))
             .ok_or_else(|| format!("a hold is a drain or a quarantine, not {}", value["kind"]))?;
-        let until = text(value, "until");
-        // Spans count from now; the end of a hold is a moment.
-        let until = times::parse(until, Millis::ZERO)
-            .ok()
-            .filter(|until| *until > Millis::ZERO)
-            .ok_or_else(|| format!("a hold ends at a time, not at {}", value["until"]))?;
-        Ok(Self { kind, until })
+        let drain = Some(&value["drain"]).filter(|drain| !drain.is_null());
+        Ok(Self {
+            kind,
+            until: end_of(value)?,
+            drain_until: drain.map(end_of).transpose()?,
+        })
     }
 
     /// The key of a line of [`Held::line`].
@@ -75,14 +93,23 @@ impl Held {
     }
 }
 
+/// The end of what an exported line says of a hold.
+fn end_of(hold: &Value) -> Result<Millis, String> {
+    // Spans count from now; the end of a hold is a moment.
+    times::parse(text(hold, "until"), Millis::ZERO)
+        .ok()
+        .filter(|until| *until > Millis::ZERO)
+        .ok_or_else(|| format!("a hold ends at a time, not at {}", hold["until"]))
+}
+
 /// The holds in force in a registry.
 pub(super) fn stored(registry: &Registry) -> BTreeMap<Key, Held> {
     registry
         .holds()
-        .filter(|(.., hold)| hold.is_active())
-        .map(|(app, id, hold)| {
+        .filter_map(|(app, id, _)| {
             let key = (app.as_str().to_owned(), id.as_str().to_owned());
-            (key, Held::of(hold))
+            let hold = registry.hold_of(app, id)?;
+            Some((key, Held::of(hold, registry.drain_of(app, id))))
         })
         .collect()
 }
@@ -126,18 +153,46 @@ pub(super) async fn past(
             .segment(id)
             .with("kind", "drained,quarantined,released")
             .with("to", &times::format(at.plus(1)))
-            .with("limit", "1");
+            .with("limit", WORDS);
         let document = client.json(Call::get(target)).await?;
-        let hold = &document["entries"][0]["hold"];
-        if hold.is_null() || hold["released"] == true {
-            continue;
+        let entries = document["entries"].as_array();
+        let mut words = Vec::new();
+        for entry in entries.into_iter().flatten() {
+            let hold = &entry["hold"];
+            if !hold.is_null() {
+                words.push((read(client, hold)?, hold["released"] == true));
+            }
         }
-        let held = read(client, hold)?;
-        if held.until > at {
+        if let Some(held) = in_force(&words, at) {
             found.insert((app.clone(), id.clone()), held);
         }
     }
     Ok(found)
+}
+
+/// Words about an instance that are looked at; those of one kind may hide the last one of the other.
+const WORDS: &str = "100";
+
+/// What is in force at a moment after these words, the newest first, each with whether it is a release.
+fn in_force(words: &[(Held, bool)], at: Millis) -> Option<Held> {
+    let last = |kind: HoldKind| words.iter().position(|(word, _)| word.kind == kind);
+    let holds = |place: &usize| {
+        let (word, is_release) = &words[*place];
+        !is_release && word.until > at
+    };
+    // A quarantine ends the drains that were said before it.
+    let quarantined = words
+        .iter()
+        .position(|(word, is_release)| word.kind == HoldKind::Quarantine && !is_release);
+    let drain = last(HoldKind::Drain)
+        .filter(|place| quarantined.is_none_or(|quarantined| *place < quarantined))
+        .filter(holds)
+        .map(|place| words[place].0);
+    let quarantine = last(HoldKind::Quarantine).filter(holds).map(|place| Held {
+        drain_until: drain.map(|drain| drain.until),
+        ..words[place].0
+    });
+    quarantine.or(drain)
 }
 
 fn read(client: &Client, hold: &Value) -> Result<Held, Failure> {
@@ -180,8 +235,14 @@ mod tests {
         let held = Held {
             kind: HoldKind::Quarantine,
             until: Millis(1_796_004_780_250),
+            drain_until: Some(Millis(1_796_004_790_000)),
+        };
+        let alone = Held {
+            drain_until: None,
+            ..held
         };
         assert_eq!(Held::parse(&held.to_json()), Ok(held));
+        assert_eq!(Held::parse(&alone.to_json()), Ok(alone));
         let key = ("A".to_owned(), "a/b".to_owned());
         let line = held.line(&key);
         assert_eq!(Held::parse(&line["hold"]), Ok(held));
@@ -189,6 +250,7 @@ mod tests {
         for bad in [
             json!(null),
             json!({"kind": "drain"}),
+            json!({"kind": "quarantine", "until": "2026-11-30T02:13:00Z", "drain": {}}),
             json!({"kind": "drain", "until": "soon"}),
             json!({"kind": "drain", "until": "-5m"}),
             json!({"kind": "pause", "until": "2026-11-30T02:13:00Z"}),
@@ -196,5 +258,50 @@ mod tests {
             assert!(Held::parse(&bad).is_err(), "{bad}");
         }
         assert!(Held::key(&json!({"app": "A"})).is_err());
+    }
+    #[test]
+    fn of_the_words_about_an_instance_the_last_of_each_kind_counts() {
+        let word = |kind, until: u64| Held {
+            kind,
+            until: Millis(until),
+            drain_until: None,
+        };
+        let drain = |until| (word(HoldKind::Drain, until), false);
+        let quarantine = |until| (word(HoldKind::Quarantine, until), false);
+        let released = |(word, _): (Held, bool)| (word, true);
+        let both = Held {
+            drain_until: Some(Millis(20)),
+            ..word(HoldKind::Quarantine, 30)
+        };
+        let alone = word(HoldKind::Quarantine, 30);
+        let drained = word(HoldKind::Drain, 20);
+        // Newest first.
+        let cases = [
+            (vec![], None),
+            (vec![drain(20)], Some(drained)),
+            (vec![drain(10)], None),
+            (vec![released(drain(20))], None),
+            (vec![quarantine(30), drain(20)], Some(alone)),
+            (vec![drain(20), quarantine(30)], Some(both)),
+            (
+                vec![released(drain(20)), drain(20), quarantine(30)],
+                Some(alone),
+            ),
+            (
+                vec![released(quarantine(30)), drain(20), quarantine(30)],
+                Some(drained),
+            ),
+            (
+                vec![released(quarantine(30)), quarantine(30), drain(20)],
+                None,
+            ),
+            (
+                vec![drain(20), released(quarantine(30)), quarantine(30)],
+                Some(drained),
+            ),
+        ];
+        for (words, expected) in cases {
+            assert_eq!(in_force(&words, Millis(10)), expected, "{words:?}");
+        }
     }
 }

@@ -176,11 +176,17 @@ impl Contents {
     pub(super) fn settle(&mut self, now: Millis, are_known: bool) -> Vec<String> {
         let is_over = |held: &Held| held.until <= now;
         let (mut drained, mut free, mut fixed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut waiting = Vec::new();
+        let waits = |held: &Held| held.drain_until.is_some_and(|until| until > now);
         self.registrations.retain_mut(|one| {
             match one.hold {
                 Some(held) if is_over(&held) && held.kind == HoldKind::Drain => {
                     drained.push(one.name());
                     return false;
+                }
+                // It has come to the drain behind it.
+                Some(held) if is_over(&held) && waits(&held) && are_known => {
+                    one.hold = held.drain();
                 }
                 Some(held) if is_over(&held) => {
                     free.push(one.name());
@@ -191,11 +197,16 @@ impl Contents {
                     one.hold = None;
                     one.override_ = Some(Status::OutOfService);
                 }
+                Some(held) if waits(&held) => waiting.push(one.name()),
                 _ => {}
             }
             true
         });
         self.quarantines.retain(|(_, held)| !is_over(held));
+        if are_known {
+            let alone = self.quarantines.iter().filter(|(_, held)| waits(held));
+            waiting.extend(alone.map(|((app, id), _)| format!("{app}/{id}")));
+        }
         let lost: Vec<String> = if are_known {
             Vec::new()
         } else {
@@ -207,6 +218,11 @@ impl Contents {
         [
             (drained, "not registered, as their drain is over"),
             (free, "no longer in quarantine, as its time is over"),
+            (
+                waiting,
+                "in quarantine but not drained behind it, as a server takes no drain of what is \
+                 quarantined",
+            ),
             (
                 fixed,
                 "OUT_OF_SERVICE until somebody lifts that, as this server knows no drain and no \
@@ -340,13 +356,20 @@ mod tests {
     fn holds_come_back_unless_they_are_over_or_unknown_where_they_go() {
         let held = |id: &str, kind: HoldKind, until: u64| {
             let until = Millis(until);
-            let hold = Held { kind, until }.to_json();
+            let drain_until = id.strip_suffix("-drained").map(|_| Millis(1_500));
+            let held = Held {
+                kind,
+                until,
+                drain_until,
+            };
+            let hold = held.to_json();
             serde_json::json!({"instance": instance(id, "OUT_OF_SERVICE", "OUT_OF_SERVICE"), "hold": hold})
                 .to_string()
         };
         let lone = Held {
             kind: HoldKind::Quarantine,
             until: Millis(2_000),
+            drain_until: None,
         };
         let text = [
             lone.line(&("A".to_owned(), "gone".to_owned())).to_string(),
@@ -354,6 +377,8 @@ mod tests {
             held("d-over", HoldKind::Drain, 1_000),
             held("q", HoldKind::Quarantine, 2_000),
             held("q-over", HoldKind::Quarantine, 500),
+            held("q-drained", HoldKind::Quarantine, 2_000),
+            held("q-over-drained", HoldKind::Quarantine, 500),
             "{\"hold\":{\"kind\":\"pause\"}}".to_owned(),
         ]
         .join("\n");
@@ -362,13 +387,17 @@ mod tests {
         let mut contents = read();
         assert_eq!(contents.refused, 1);
         let notes = contents.settle(now, true);
-        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert_eq!(notes.len(), 3, "{notes:?}");
         assert!(
             notes[0].starts_with("A/d-over: not registered"),
             "{notes:?}"
         );
         assert!(
             notes[1].starts_with("A/q-over: no longer in quarantine"),
+            "{notes:?}"
+        );
+        assert!(
+            notes[2].starts_with("A/q-drained: in quarantine but not drained"),
             "{notes:?}"
         );
         let left: Vec<_> = contents
@@ -382,6 +411,8 @@ mod tests {
                 ("A/d".to_owned(), None, Some(HoldKind::Drain)),
                 ("A/q".to_owned(), None, Some(HoldKind::Quarantine)),
                 ("A/q-over".to_owned(), None, None),
+                ("A/q-drained".to_owned(), None, Some(HoldKind::Quarantine)),
+                ("A/q-over-drained".to_owned(), None, Some(HoldKind::Drain)),
             ]
         );
         assert_eq!(contents.quarantines.len(), 1);
@@ -389,7 +420,7 @@ mod tests {
         let mut contents = read();
         let notes = contents.settle(now, false);
         assert!(
-            notes[2].starts_with("A/d, A/q: OUT_OF_SERVICE until"),
+            notes[2].starts_with("A/d, A/q, A/q-drained: OUT_OF_SERVICE until"),
             "{notes:?}"
         );
         assert!(
@@ -400,7 +431,7 @@ mod tests {
             .registrations
             .iter()
             .filter(|one| one.override_ == Some(Status::OutOfService) && one.hold.is_none());
-        assert_eq!(fixed.count(), 2);
+        assert_eq!(fixed.count(), 3);
         assert!(contents.quarantines.is_empty());
     }
 

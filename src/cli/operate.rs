@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::args::{HoldArgs, LiftArgs, ListArgs, ReleaseArgs};
 use super::changes::text;
-use super::client::{Call, Client, Reply, Target};
+use super::client::{Call, Client, Target};
 use super::failure::{Exit, Failure, Outcome};
 use super::history::Subject;
 use super::instances;
@@ -47,7 +47,7 @@ pub(super) async fn hold(
     Ok(Exit::Done)
 }
 
-/// Ends whichever of the two there is.
+/// Ends whichever of the two there is, and a drain that comes behind a quarantine.
 pub(super) async fn release(
     client: &Client,
     arguments: &ReleaseArgs,
@@ -64,7 +64,18 @@ pub(super) async fn release(
     for what in ["quarantine", "drain"] {
         let reply = client.send(call(what)?).await?;
         match reply.status {
-            200..300 => return released(reply, arguments, screen).await,
+            200..300 => {
+                let body = reply.document().await?;
+                let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+                if what == "quarantine" && !answer["drain"].is_null() {
+                    let reply = client.send(call("drain")?).await?;
+                    // It may have ended meanwhile.
+                    if !matches!(reply.status, 200..300 | 404) {
+                        return Err(client.refusal("/drain", reply).await);
+                    }
+                }
+                return released(&body, arguments, screen);
+            }
             // Not of this kind: it may be of the other.
             404 | 409 => refusal = Some(client.refusal(&format!("/{what}"), reply).await),
             _ => return Err(client.refusal(&format!("/{what}"), reply).await),
@@ -73,10 +84,9 @@ pub(super) async fn release(
     Err(refusal.unwrap_or_else(|| Failure::new(Exit::No, "there is nothing to release")))
 }
 
-async fn released(reply: Reply, arguments: &ReleaseArgs, screen: &mut Screen) -> Outcome {
-    let body = reply.document().await?;
+fn released(body: &[u8], arguments: &ReleaseArgs, screen: &mut Screen) -> Outcome {
     if arguments.json {
-        return raw(&body, screen);
+        return raw(body, screen);
     }
     screen.line(&format!("{} is released", clean(&arguments.instance)))?;
     Ok(Exit::Done)

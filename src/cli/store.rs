@@ -25,6 +25,11 @@ pub(super) fn check(arguments: &CheckArgs, screen: &mut Screen) -> Outcome {
     if arguments.json {
         let mut document = document(&found);
         document["sound"] = is_sound.into();
+        document["lost"] = found
+            .lost
+            .iter()
+            .map(|(first, last)| json!({"first_lsn": first.0, "last_lsn": last.0}))
+            .collect();
         screen.document(document.to_string().as_bytes())?;
     } else {
         show_findings(&found, screen)?;
@@ -35,6 +40,9 @@ pub(super) fn check(arguments: &CheckArgs, screen: &mut Screen) -> Outcome {
                  be told"
             }
             Severity::Mendable => "damaged, but nothing is lost: the next start mends it",
+            Severity::History if found.lost.is_empty() => {
+                "the registry is whole and the server starts, but its history is not what it should be"
+            }
             Severity::History => {
                 "the registry is whole and the server starts, but a part of the history is lost"
             }

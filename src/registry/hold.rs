@@ -108,6 +108,11 @@ impl Registry {
             .or_else(|| self.active_hold(app, id, HoldKind::Drain))
     }
 
+    /// The drain that waits behind the quarantine of an instance; it is in force where there is none.
+    pub fn drain_of(&self, app: &AppName, id: &InstanceId) -> Option<&Hold> {
+        self.active_hold(app, id, HoldKind::Drain)
+    }
+
     /// What is known of an instance's holds of a kind, be it that one was released.
     pub fn known_hold(&self, app: &AppName, id: &InstanceId, kind: HoldKind) -> Option<&Hold> {
         if self.holds.is_empty() {

@@ -1,12 +1,14 @@
 //! What is left to do with a log that cannot be mended: begin a new one, or refuse and say what can be
 //! done. Nothing is ever thrown away: what was damaged is kept in a directory of its own.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Recovery, SKIP, Started, Verdict};
 use crate::store::{Loss, LossCause, OnDamage, StoreError, checkpoint, files};
 use crate::types::Lsn;
+
+/// What the names of directories for damaged stores begin with.
+pub(super) const QUARANTINE: &str = "quarantine-";
 
 impl Recovery<'_> {
     /// What is left to do with a log that cannot be mended.
@@ -38,13 +40,19 @@ impl Recovery<'_> {
         let aside = self.quarantine()?;
         let is_ours = |name: &str| match name {
             "log" | "log.before-mending" => true,
-            "watermark" => !keeps_state,
             name => !keeps_state && name.starts_with("checkpoint-"),
         };
+        if !keeps_state {
+            // A copy: should this process end here, the next start knows by it who the node is and what was
+            // acknowledged.
+            let mark = dir.join("watermark");
+            if mark.exists() {
+                files::copy(&mark, &aside.join("watermark"), "copy the watermark")?;
+            }
+        }
         for path in files::list(&dir, is_ours)? {
             if let Some(name) = path.file_name() {
-                fs::rename(&path, aside.join(name))
-                    .map_err(|error| StoreError::io("move aside", &path, error))?;
+                files::rename(&path, &aside.join(name), "move aside")?;
             }
         }
         files::sync_dir(&aside)?;
@@ -91,12 +99,11 @@ impl Recovery<'_> {
         let mut aside = self
             .options
             .dir
-            .join(format!("quarantine-{}", self.now_wall));
+            .join(format!("{QUARANTINE}{}", self.now_wall));
         while aside.exists() {
             aside.as_mut_os_string().push("-again");
         }
-        fs::create_dir_all(&aside)
-            .map_err(|error| StoreError::io("create the directory", &aside, error))?;
+        files::create_dir(&aside)?;
         Ok(aside)
     }
 }

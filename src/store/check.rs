@@ -9,16 +9,23 @@ use std::path::{Path, PathBuf};
 
 use crate::store::db::Database;
 use crate::store::files::{self, DirLock};
-use crate::store::finding::{Finding, Severity};
+use crate::store::finding::{Finding, Severity, Survey};
 use crate::store::inspect::Inspected;
+use crate::store::lost::lost;
 use crate::store::recovery::judge;
 use crate::store::scratch::{Scratch, database_files};
-use crate::store::survey::{Survey, survey, survey_checkpoints};
+use crate::store::survey::{survey, survey_checkpoints};
 use crate::store::watermark::{self, Found};
 use crate::store::{
-    LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, migrate, recovery,
+    LogReader, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint,
+    migrate, recovery,
 };
-use crate::types::Millis;
+use crate::types::{Lsn, Millis};
+
+/// The moment of a rehearsal: no start is that old, so what it notices is told from what others did.
+const NOW: Millis = Millis::ZERO;
+/// Ranges of lost records that are told one by one.
+const LOST_TOLD_MAX: usize = 20;
 
 /// Looks through the whole store in `dir`. The copy is put into `temp_dir` and removed again.
 ///
@@ -76,9 +83,15 @@ fn settle(
         lock_wait_ms: 0,
         ..StoreOptions::new(dir)
     };
-    // The moment matters to nothing but the name of a quarantine, which goes with the copy.
-    let rehearsed = match rehearse_copy(&options, Millis::ZERO, temp_dir, progress) {
-        Ok(rehearsed) => rehearsed,
+    let is_suspect = found.worst() > Severity::Note;
+    let tried = rehearse_copy(&options, NOW, temp_dir, progress, |rehearsed, reader| {
+        if !is_suspect && rehearsed.notes.is_empty() && rehearsed.lost.is_none() {
+            return Ok(Vec::new());
+        }
+        lost(reader, NOW)
+    });
+    let (rehearsed, lost) = match tried {
+        Ok(tried) => tried,
         Err(StoreError::Damaged { place, cause, .. }) => {
             if found.worst() < Severity::State {
                 found.find(Severity::State, place, cause);
@@ -87,27 +100,51 @@ fn settle(
         }
         Err(other) => return Err(other),
     };
-    let severity = match &rehearsed.lost {
-        Some(lost) if lost.cause != LossCause::NotSynced => Severity::History,
-        _ if rehearsed.notes.is_empty() => Severity::Note,
-        _ => Severity::Mendable,
-    };
-    // The start goes on: the registry is whole, whatever the survey came upon.
-    let lesser = severity.max(Severity::Mendable);
+    // The start goes on: the registry is whole, whatever the survey came upon, and what it came upon in the
+    // history is lost only if it is not among what the start saves.
+    let is_lost =
+        |(first, last): (Lsn, Lsn)| lost.iter().any(|lost| lost.0 <= last && first <= lost.1);
     for finding in &mut found.findings {
-        if finding.severity == Severity::State {
-            *finding = Finding::new(lesser, finding.place.as_str(), finding.what.as_str());
-        }
+        let severity = match (finding.severity, finding.lsns) {
+            (Severity::State | Severity::History, Some(lsns)) if is_lost(lsns) => Severity::History,
+            (Severity::State | Severity::History, Some(_)) => Severity::Mendable,
+            (Severity::State, None) => Severity::Mendable,
+            (severity, _) => severity,
+        };
+        *finding = finding.with_severity(severity);
     }
-    if found.worst() < severity {
+    if found.worst() < Severity::Mendable {
         for note in &rehearsed.notes {
-            found.find(severity, "log", note);
-        }
-        if let Some(lost) = &rehearsed.lost {
-            found.find(severity, "log", lost.to_string());
+            found.find(Severity::Mendable, "log", note);
         }
     }
+    for (first, last) in lost.iter().take(LOST_TOLD_MAX) {
+        let lsns = Some((*first, *last));
+        let is_told =
+            |finding: &Finding| finding.severity == Severity::History && finding.lsns == lsns;
+        if !found.findings.iter().any(is_told) {
+            let what = "lost: the next start goes on without, and nothing can read it";
+            let place = range_name(*first, *last);
+            found.find_records((*first, *last), Severity::History, place, what);
+        }
+    }
+    if lost.len() > LOST_TOLD_MAX {
+        let what = format!(
+            "{} more pieces of the history are lost",
+            lost.len() - LOST_TOLD_MAX
+        );
+        found.find(Severity::History, "log", what);
+    }
+    found.lost = lost;
     Ok(())
+}
+
+fn range_name(first: Lsn, last: Lsn) -> String {
+    if first == last {
+        format!("lsn {first}")
+    } else {
+        format!("lsn {first} to {last}")
+    }
 }
 
 /// Tries on a copy in `temp_dir` what opening with `options` would do, and tells what it did. The
@@ -122,15 +159,18 @@ pub fn rehearse(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Rehearsed, StoreError> {
     let _lock = DirLock::look(&options.dir)?;
-    rehearse_copy(options, now_wall, temp_dir, progress)
+    rehearse_copy(options, now_wall, temp_dir, progress, |_, _| Ok(()))
+        .map(|(rehearsed, ())| rehearsed)
 }
 
-fn rehearse_copy(
+/// Tries it, and lets `look` at what is open then.
+fn rehearse_copy<T>(
     options: &StoreOptions,
     now_wall: Millis,
     temp_dir: &Path,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Rehearsed, StoreError> {
+    look: impl FnOnce(&Rehearsed, &dyn LogReader) -> Result<T, StoreError>,
+) -> Result<(Rehearsed, T), StoreError> {
     let (scratch, opened) = open_scratch(options, now_wall, temp_dir, progress)?;
     let mut rehearsed = Rehearsed::of(&opened);
     let (copy, dir) = (
@@ -146,10 +186,11 @@ fn rehearse_copy(
     {
         *path = options.dir.join(name);
     }
+    let seen = look(&rehearsed, &*opened.reader)?;
     let alive = opened.last_alive;
     drop(opened.reader);
     opened.store.close(alive)?;
-    Ok(rehearsed)
+    Ok((rehearsed, seen))
 }
 
 /// Opens a copy in `temp_dir` of the store in the directory of `options`, which must not be in use and
@@ -248,7 +289,7 @@ fn find_leftovers(dir: &Path, survey: &mut Survey) -> Result<(), StoreError> {
             "log.compacting" | "log.compacted" => {
                 "an interrupted compaction; the next start undoes or finishes it"
             }
-            "log.rebuilt" | "log.salvaged" | "log.mended" => {
+            "log.rebuilt" | "log.salvaged" | "log.mended" | "log.replaced" => {
                 "an interrupted mending; the next start undoes or finishes it"
             }
             "log.before-mending" => "a copy from before a mending; may be removed",
@@ -388,11 +429,11 @@ fn compare_with_watermark(dir: &Path, survey: &mut Survey) -> Result<(), StoreEr
             };
             let place = format!("lsn {} to {}", lost.first, lost.last);
             match lost.cause {
-                LossCause::HistoryOnly => survey.find(
-                    Severity::History,
-                    place,
-                    "missing at the end of the log; a checkpoint has the registry as it was",
-                ),
+                LossCause::HistoryOnly => {
+                    let what =
+                        "missing at the end of the log; a checkpoint has the registry as it was";
+                    survey.find_records((lost.first, lost.last), Severity::History, place, what);
+                }
                 LossCause::NotSynced | LossCause::MovedAside(_) | LossCause::Accepted => survey
                     .find(
                         Severity::Note,

@@ -137,6 +137,41 @@ fn damage_before_the_checkpoints_is_history_and_every_bad_record_is_told() {
         "{places:?}"
     );
     assert_eq!(found.records, 100, "the walk went on");
+    assert_eq!(found.lost, [(Lsn(10), Lsn(10)), (Lsn(12), Lsn(12))]);
+}
+
+#[test]
+fn what_is_lost_is_told_exactly_and_only_until_a_start_has_told_it() {
+    let place = filled(100);
+    {
+        let opened = place.open();
+        checkpoint(&*opened.reader, 90, 90).unwrap();
+        checkpoint(&*opened.reader, 100, 100).unwrap();
+        opened.store.close(Millis(7_000)).unwrap();
+    }
+    // In front of the checkpoints, where a start hardly looks, and behind, where it has to mend the log.
+    tamper(&place, |database| {
+        for lsn in [20, 93, 94, 97] {
+            let key = crate::store::segment::key(Lsn(lsn), 0);
+            tree_of(database, lsn).remove(key).unwrap().unwrap();
+        }
+    });
+    let found = look(&place);
+    worst(&found, Severity::History);
+    let ranges = [(20, 20), (93, 94), (97, 97)].map(|(first, last)| (Lsn(first), Lsn(last)));
+    assert_eq!(found.lost, ranges);
+    let opened = place.open();
+    let noted: Vec<_> = opened
+        .reader
+        .losses()
+        .iter()
+        .map(|l| (l.first, l.last))
+        .collect();
+    assert_eq!(noted, ranges);
+    opened.store.close(Millis(7_000)).unwrap();
+    let again = look(&place);
+    worst(&again, Severity::Note);
+    assert_eq!(again.lost, []);
 }
 
 #[test]

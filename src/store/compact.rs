@@ -1,7 +1,6 @@
 //! Gives the space back that trimmed history took: sled reuses space but never shrinks its file, so
 //! a stopped store is copied tree by tree into a new database, which then takes its place.
 
-use std::fs;
 use std::path::Path;
 
 use crate::store::db::{Database, guarded};
@@ -52,16 +51,7 @@ pub fn compact(
     let needed = live
         .saturating_mul(2)
         .saturating_add(options.min_free_bytes.unwrap_or(MARGIN));
-    if let Some(free) = files::free_bytes(dir).filter(|free| *free < needed) {
-        return Err(StoreError::NoSpace {
-            path: dir.clone(),
-            cause: format!(
-                "{} MiB are free, {} MiB are needed",
-                free >> 20,
-                needed >> 20
-            ),
-        });
-    }
+    files::require_space(dir, needed, "needed for the copy that a compaction makes")?;
     let (log, copy, original) = (dir.join("log"), dir.join(COPY), dir.join(ORIGINAL));
     remove_dir(&copy)?;
     let from = Database::open(&log, options.cache_bytes)?;
@@ -122,11 +112,13 @@ fn copy_trees(from: &Database, to: &Database) -> Result<(), StoreError> {
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
-    fs::rename(from, to).map_err(|error| StoreError::io("rename the database", from, error))
+    files::rename(from, to, "rename the database")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::store::suite::{OnSled, Place, all, batch, checkpoint, lsns, put};
     use crate::types::Lsn;

@@ -72,7 +72,7 @@ fn stopped(left: &Left) -> OnSled {
     if !left.checkpoints.is_empty() {
         let opened = place.open();
         for lsn in left.checkpoints {
-            checkpoint(&*opened.reader, *lsn, 0).unwrap();
+            checkpoint(&*opened.reader, *lsn, *lsn).unwrap();
         }
         close(opened);
     }
@@ -88,16 +88,6 @@ fn stopped(left: &Left) -> OnSled {
         }
     }
     place
-}
-
-fn copy_of(place: &OnSled) -> OnSled {
-    let copy = OnSled::new(|options| options.segment_bytes = place.options.segment_bytes);
-    for (from, to) in database_files(&place.options.dir, Path::new("")).unwrap() {
-        let to = copy.options.dir.join(to);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from, to).unwrap();
-    }
-    copy
 }
 
 fn open(place: &OnSled, on_damage: OnDamage) -> Result<Opened, StoreError> {
@@ -125,6 +115,18 @@ fn kept(reader: &dyn LogReader) -> BTreeSet<u64> {
     kept
 }
 
+/// LSNs as ranges, first and last of each.
+fn ranges(all: impl Iterator<Item = u64>) -> Vec<(Lsn, Lsn)> {
+    let mut ranges: Vec<(Lsn, Lsn)> = Vec::new();
+    for lsn in all.map(Lsn) {
+        match ranges.last_mut() {
+            Some((_, last)) if last.next() == lsn => *last = lsn,
+            _ => ranges.push((lsn, lsn)),
+        }
+    }
+    ranges
+}
+
 /// The last of the records that a check has read without a gap from the beginning.
 fn whole_up_to(found: &Survey) -> Lsn {
     let mut end = Lsn::ZERO;
@@ -148,7 +150,7 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
         let step = used / 8;
         for at in (step / 2..used).step_by(step) {
             let what = format!("{}, byte {at}", left.name);
-            let damaged = copy_of(&place);
+            let damaged = place.copied();
             let mut bad = good.clone();
             bad[at] ^= 0x20;
             fs::write(damaged.options.dir.join("log").join("db"), bad).unwrap();
@@ -160,25 +162,30 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
             let read = open_copy(&damaged.options, Millis(9_000), temp.path(), &mut |_| {});
             assert_eq!(files_below(&damaged.options.dir), before, "{what}");
 
-            let started = open(&copy_of(&damaged), OnDamage::Refuse);
+            let started = open(&damaged.copied(), OnDamage::Refuse);
             assert_eq!(read.is_ok(), started.is_ok(), "{told}");
             assert_eq!(started.is_err(), found.worst() == Severity::State, "{told}");
             match started {
-                Ok(opened) if opened.lost.is_some() => {
-                    seen[1] += 1;
-                    assert_eq!(found.worst(), Severity::History, "{told}");
-                    assert_eq!(
-                        opened.checkpoint.as_ref().map(|newest| newest.lsn),
-                        found.good_checkpoints().last().copied(),
-                        "{told}"
-                    );
-                    let losses = opened.reader.losses();
-                    assert!(!losses.is_empty(), "{told}");
-                }
                 Ok(opened) => {
-                    seen[0] += 1;
-                    if found.worst() < Severity::History {
-                        assert_eq!(kept(&*opened.reader).len() as u64, left.records, "{told}");
+                    let kept = kept(&*opened.reader);
+                    let gone = ranges((1..=left.records).filter(|lsn| !kept.contains(lsn)));
+                    assert_eq!(found.lost, gone, "{told}; {:?}", opened.notes);
+                    let is_history = found.worst() == Severity::History;
+                    assert_eq!(is_history, !gone.is_empty(), "{told}");
+                    for lost in opened.reader.losses() {
+                        let called = gone
+                            .iter()
+                            .any(|(f, l)| *f <= lost.first && lost.last <= *l);
+                        assert!(called, "{told}: {lost:?}, {gone:?}");
+                    }
+                    seen[usize::from(!gone.is_empty())] += 1;
+                    if opened.lost.is_some() {
+                        assert_eq!(
+                            opened.checkpoint.as_ref().map(|newest| newest.lsn),
+                            found.good_checkpoints().last().copied(),
+                            "{told}"
+                        );
+                        assert!(!opened.reader.losses().is_empty(), "{told}");
                     }
                 }
                 Err(error) => {
@@ -192,7 +199,7 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
                 }
             }
 
-            let repaired = copy_of(&damaged);
+            let repaired = damaged.copied();
             let opened = open(&repaired, OnDamage::KeepRest).unwrap_or_else(|error| {
                 panic!("{what}: {error}");
             });
@@ -229,7 +236,7 @@ fn without_a_watermark_no_damaged_log_gives_way_to_another_unasked() {
         let used = good.iter().rposition(|byte| *byte != 0).unwrap();
         for at in (used / 16..used).step_by(used / 8) {
             let what = format!("{}, byte {at}", left.name);
-            let damaged = copy_of(&place);
+            let damaged = place.copied();
             let dir = &damaged.options.dir;
             let mut bad = good.clone();
             bad[at] ^= 0x20;
@@ -240,7 +247,7 @@ fn without_a_watermark_no_damaged_log_gives_way_to_another_unasked() {
                 files::list(&place.options.dir, is_aside).unwrap().len()
             };
 
-            let unasked = copy_of(&damaged);
+            let unasked = damaged.copied();
             let started = open(&unasked, OnDamage::Refuse);
             assert_eq!(asides(&unasked), 0, "{what}");
             let Err(error) = started else {
@@ -252,7 +259,7 @@ fn without_a_watermark_no_damaged_log_gives_way_to_another_unasked() {
                 matches!(error, StoreError::Damaged { .. }),
                 "{what}: {error}"
             );
-            let asked = copy_of(&damaged);
+            let asked = damaged.copied();
             let opened = open(&asked, OnDamage::KeepRest).unwrap();
             assert_eq!(asides(&asked), 1, "{what}: {:?}", opened.notes);
             assert!(opened.lost.is_some(), "{what}");

@@ -7,8 +7,72 @@ use std::time::Duration;
 
 use crate::store::{Progress, StoreError};
 
+/// Where a process may be stopped between two states of a data directory; tests look at each of them.
+#[cfg(test)]
+pub(super) mod steps {
+    use std::cell::RefCell;
+    use std::path::{Path, PathBuf};
+
+    /// What comes next.
+    #[derive(Debug)]
+    pub(in crate::store) enum Step {
+        Rename,
+        /// File by file: any of them may be left.
+        RemoveDir(PathBuf),
+        Create,
+        Sync,
+    }
+
+    type Watcher = Box<dyn FnMut(Step)>;
+
+    thread_local! {
+        static WATCHER: RefCell<Option<Watcher>> = const { RefCell::new(None) };
+    }
+
+    /// Runs something whose steps on this thread are told to `watcher`, each before it is done.
+    pub(in crate::store) fn watched<T>(
+        watcher: impl FnMut(Step) + 'static,
+        call: impl FnOnce() -> T,
+    ) -> T {
+        WATCHER.set(Some(Box::new(watcher)));
+        let called = call();
+        WATCHER.set(None);
+        called
+    }
+
+    pub(super) fn tell(step: Step) {
+        // Taken out meanwhile, so that what a watcher does is not told to it.
+        if let Some(mut watcher) = WATCHER.take() {
+            watcher(step);
+            WATCHER.set(Some(watcher));
+        }
+    }
+
+    pub(super) fn removes(dir: &Path) -> Step {
+        Step::RemoveDir(dir.to_path_buf())
+    }
+}
+
+/// Renames a file or a directory.
+pub(super) fn rename(from: &Path, to: &Path, attempt: &str) -> Result<(), StoreError> {
+    #[cfg(test)]
+    steps::tell(steps::Step::Rename);
+    fs::rename(from, to).map_err(|error| StoreError::io(attempt, from, error))
+}
+
+/// Copies a file to a place where there is none.
+pub(super) fn copy(from: &Path, to: &Path, attempt: &str) -> Result<(), StoreError> {
+    #[cfg(test)]
+    steps::tell(steps::Step::Create);
+    fs::copy(from, to)
+        .map(|_| ())
+        .map_err(|error| StoreError::io(attempt, to, error))
+}
+
 /// Makes the names in a directory durable: new, renamed and removed files.
 pub(super) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    #[cfg(test)]
+    steps::tell(steps::Step::Sync);
     // Directories cannot be opened as files everywhere; where they cannot, the system keeps them.
     if cfg!(unix) {
         File::open(dir)
@@ -23,6 +87,8 @@ pub(super) fn create_dir(dir: &Path) -> Result<(), StoreError> {
     if dir.is_dir() {
         return Ok(());
     }
+    #[cfg(test)]
+    steps::tell(steps::Step::Create);
     fs::create_dir_all(dir).map_err(|error| match error.kind() {
         // What is there is not a directory.
         std::io::ErrorKind::AlreadyExists => StoreError::Unusable {
@@ -72,13 +138,24 @@ pub(super) fn list(dir: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Path
     Ok(found)
 }
 
-/// Bytes that this user may still write to the file system of `dir`; `None` if the system does
-/// not tell.
-pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
+/// What the system says of a file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Volume {
+    /// Bytes that this user may still write.
+    pub(super) free: u64,
+    /// Bytes that it has in all.
+    pub(super) total: u64,
+}
+
+/// The file system of `dir`; `None` if the system does not tell.
+pub(super) fn volume(dir: &Path) -> Option<Volume> {
     #[cfg(unix)]
     {
         let facts = rustix::fs::statvfs(dir).ok()?;
-        Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+        Some(Volume {
+            free: facts.f_bavail.saturating_mul(facts.f_frsize),
+            total: facts.f_blocks.saturating_mul(facts.f_frsize),
+        })
     }
     #[cfg(not(unix))]
     {
@@ -87,22 +164,32 @@ pub(super) fn free_bytes(dir: &Path) -> Option<u64> {
     }
 }
 
-/// Bytes that the file system of `dir` has in all; `None` if the system does not tell.
-pub(super) fn total_bytes(dir: &Path) -> Option<u64> {
-    #[cfg(unix)]
-    {
-        let facts = rustix::fs::statvfs(dir).ok()?;
-        Some(facts.f_blocks.saturating_mul(facts.f_frsize))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = dir;
-        None
-    }
+/// Compares the free space of `dir` with what is needed there. `what` says in the error what needs it.
+///
+/// # Errors
+/// [`StoreError::NoSpace`]; none if the system does not tell how much is free.
+pub(super) fn require_space(dir: &Path, needed: u64, what: &str) -> Result<(), StoreError> {
+    let Some(free) = volume(dir)
+        .map(|volume| volume.free)
+        .filter(|free| *free < needed)
+    else {
+        return Ok(());
+    };
+    Err(StoreError::NoSpace {
+        path: dir.to_path_buf(),
+        // Rounded apart: they are never the same number.
+        cause: format!(
+            "{} MiB are free, and {} MiB are {what}",
+            free >> 20,
+            needed.div_ceil(1 << 20)
+        ),
+    })
 }
 
 /// Removes a directory with everything in it; it may be gone already.
 pub(super) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
+    #[cfg(test)]
+    steps::tell(steps::removes(dir));
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(StoreError::io("remove the directory", dir, error))
@@ -211,4 +298,28 @@ fn read_pid(file: &mut File) -> Option<u32> {
     file.rewind().ok()?;
     file.take(20).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_space_says_where_how_much_and_what_for() {
+        let dir = tempfile::tempdir().unwrap();
+        require_space(dir.path(), 0, "needed").unwrap();
+        let free = volume(dir.path()).unwrap().free;
+        let needed = volume(dir.path()).unwrap().total.saturating_add(1);
+        let error = require_space(dir.path(), needed, "to be left (a key)").unwrap_err();
+        assert!(
+            matches!(&error, StoreError::NoSpace { path, .. } if path == dir.path()),
+            "{error:?}"
+        );
+        let text = error.to_string();
+        let asked = format!(
+            "MiB are free, and {} MiB are to be left (a key)",
+            needed.div_ceil(1 << 20)
+        );
+        assert!(free < needed && text.contains(&asked), "{text}");
+    }
 }

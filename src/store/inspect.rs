@@ -14,7 +14,7 @@ use sled::Tree;
 use crate::store::db::{Database, damaged, guarded};
 use crate::store::intern::Interner;
 use crate::store::segment::{self, Covered, Direction, Segment};
-use crate::store::shared::{keys, segment_key, set_checkpoint_aside};
+use crate::store::shared::{keys, segment_key};
 use crate::store::sled_reader::decode;
 use crate::store::v1::SegmentV1;
 use crate::store::{Checkpoint, LostRange, Progress, StoreError, checkpoint, record};
@@ -22,6 +22,36 @@ use crate::types::{Lsn, Millis};
 
 /// Records between two reports of progress.
 const REPORT_EVERY: u64 = 10_000;
+
+/// What is noted in a log that takes the place of a damaged one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MendedLog {
+    /// Wall time of the start that mended it, as that of the losses which it noticed.
+    pub(super) noticed: Millis,
+    /// Records at its end were given up.
+    pub(super) is_cut: bool,
+    /// What was done, in words.
+    pub(super) note: String,
+}
+
+impl MendedLog {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.noticed.0.to_le_bytes().to_vec();
+        bytes.push(u8::from(self.is_cut));
+        bytes.extend(self.note.as_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (noticed, rest) = bytes.split_first_chunk()?;
+        let (is_cut, note) = rest.split_first()?;
+        Some(Self {
+            noticed: Millis(u64::from_le_bytes(*noticed)),
+            is_cut: *is_cut != 0,
+            note: String::from_utf8_lossy(note).into_owned(),
+        })
+    }
+}
 
 /// What a database and its checkpoints hold.
 #[derive(Debug, Default)]
@@ -34,6 +64,8 @@ pub(super) struct Inspected {
     /// LSNs of the checkpoints that a restart can use, oldest first: the newest, and the one to fall
     /// back to.
     pub(super) kept: Vec<Lsn>,
+    /// Newer ones that are damaged, with what is wrong: whoever goes on with the others sets these aside.
+    pub(super) damaged: Vec<(Lsn, String)>,
     /// LSNs of older ones, oldest first: bases of the past, which a start does not look into.
     pub(super) bases: Vec<Lsn>,
     /// The newest record when the store was opened before.
@@ -44,6 +76,8 @@ pub(super) struct Inspected {
     pub(super) base: Lsn,
     /// What was lost before.
     pub(super) losses: Vec<LostRange>,
+    /// The log was mended, and nobody was told yet.
+    pub(super) mended: Option<MendedLog>,
     pub(super) node_id: Option<u128>,
     pub(super) incarnation: Option<u128>,
     /// Wall time of the newest thing found.
@@ -79,7 +113,8 @@ impl Inspected {
     }
 }
 
-/// Inspects; what is mended on the way is told in `notes`.
+/// Inspects, and changes nothing but what a crash left half done in the database; what is to be told of
+/// that, and of old history, goes into `notes`.
 pub(super) fn inspect(
     database: &Database,
     dir: &Path,
@@ -91,6 +126,8 @@ pub(super) fn inspect(
         floor: Lsn(meta_number(database, keys::FLOOR)?),
         base: Lsn(meta_number(database, keys::BASE)?),
         losses: losses(database)?,
+        mended: guarded("read the meta tree", || database.meta.get(keys::MENDED))?
+            .and_then(|bytes| MendedLog::decode(&bytes)),
         node_id: meta_id(database, keys::NODE_ID)?,
         incarnation: meta_id(database, keys::INCARNATION)?,
         ..Inspected::default()
@@ -102,7 +139,7 @@ pub(super) fn inspect(
         .chain(found.first().map(|(facts, _)| Lsn(facts.after)))
         .max()
         .unwrap_or_default();
-    choose_checkpoint(dir, needed, &mut inspected, notes, progress)?;
+    choose_checkpoint(dir, needed, &mut inspected, progress)?;
     let oldest_kept = inspected.kept.first().copied().unwrap_or_default();
     let newest_kept = inspected.kept.last().copied().unwrap_or_default();
 
@@ -202,12 +239,11 @@ fn find_segments(
     Ok(facts.into_values().zip(trees.into_values()).collect())
 }
 
-/// Loads the newest checkpoint that is whole and leads on to the log; damaged ones are set aside.
+/// Loads the newest checkpoint that is whole and leads on to the log.
 fn choose_checkpoint(
     dir: &Path,
     needed: Lsn,
     inspected: &mut Inspected,
-    notes: &mut Vec<String>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
     let mut cause = "there is no checkpoint";
@@ -231,8 +267,7 @@ fn choose_checkpoint(
                 inspected.kept.insert(0, lsn);
             }
             Err(error @ StoreError::Damaged { .. }) => {
-                notes.push(format!("set aside a damaged checkpoint: {error}"));
-                set_checkpoint_aside(dir, lsn)?;
+                inspected.damaged.push((lsn, error.to_string()));
                 cause = "no checkpoint can be read";
             }
             Err(error) => return Err(error),

@@ -10,13 +10,16 @@
 use std::fs;
 use std::path::Path;
 
-use super::anew::{told, with_ways_out};
-use super::{Failed, Recovery, Started, Verdict, hole_ranges, note_loss};
+use super::anew::{QUARANTINE, told, with_ways_out};
+use super::losses::{hole_ranges, note_loss};
+use super::{Failed, Recovery, Started, Verdict};
 use crate::store::db::{Database, guarded};
 use crate::store::files::{self, remove_dir};
+use crate::store::inspect::MendedLog;
 use crate::store::salvage::{Salvaged, salvage};
 use crate::store::shared::keys;
 use crate::store::{LossCause, OnDamage, Progress, StoreError, checkpoint, migrate};
+use crate::types::Lsn;
 
 /// A copy without sled's snapshots and settings.
 const REBUILT: &str = "log.rebuilt";
@@ -24,6 +27,10 @@ const REBUILT: &str = "log.rebuilt";
 const SALVAGED: &str = "log.salvaged";
 /// A log that is to take the place of the damaged one.
 const MENDED: &str = "log.mended";
+/// A damaged log of which nothing is missing in the one that took its place.
+const REPLACED: &str = "log.replaced";
+/// Pieces of what is kept by name that are told one by one if they are gone.
+const TOLD_MAX: usize = 20;
 /// Free space to leave beside a copy, bytes.
 const SPARE: u64 = 16 << 20;
 
@@ -36,6 +43,21 @@ pub(super) fn finish_interrupted(dir: &Path) -> Result<(), StoreError> {
     }
     for name in [REBUILT, SALVAGED, MENDED] {
         remove_dir(&dir.join(name))?;
+    }
+    for aside in files::list(dir, |name| name.starts_with(QUARANTINE))? {
+        // Nothing had been moved into it yet.
+        if files::list(&aside, |_| true)?.is_empty() {
+            remove_dir(&aside)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the damaged log that a mended one took the place of, once that one is open.
+pub(super) fn remove_replaced(dir: &Path) -> Result<(), StoreError> {
+    let replaced = dir.join(REPLACED);
+    if replaced.exists() {
+        remove_dir(&replaced)?;
     }
     Ok(())
 }
@@ -106,7 +128,15 @@ impl Recovery<'_> {
                             "mended the database by rebuilding {removed}: {}",
                             told(damage)
                         );
-                        return self.take_over(&rebuilt, None, note);
+                        let mended = MendedLog {
+                            noticed: self.now_wall,
+                            is_cut: false,
+                            note,
+                        };
+                        self.note_mended(&rebuilt, &mended, None)?;
+                        let replaced = dir.join(REPLACED);
+                        remove_dir(&replaced)?;
+                        return self.take_over(&rebuilt, &replaced);
                     }
                     source = source.or_else(|| Some(rebuilt.clone()));
                 }
@@ -161,13 +191,15 @@ impl Recovery<'_> {
                 OnDamage::Refuse => return Ok(Mended::Rest(salvaged)),
             }
         }
-        let note = format!(
-            "saved the {} records of the damaged log that can be read: {}",
-            salvaged.records,
-            told(damage)
-        );
-        self.note_holes(&good, &salvaged)?;
-        self.take_over(&good, Some(salvaged), note)
+        let aside = self.quarantine()?;
+        let mended = MendedLog {
+            noticed: self.now_wall,
+            // Without a watermark nobody knows what there was.
+            is_cut: salvaged.cut_at.is_some() || self.mark.is_none(),
+            note: tell_what_is_saved(damage, &salvaged, &aside),
+        };
+        self.note_mended(&good, &mended, Some(&salvaged.holes))?;
+        self.take_over(&good, &aside.join("log"))
     }
 
     /// Copies the log, all but what sled can rebuild, and tells what was left out. `None` if there is
@@ -187,23 +219,16 @@ impl Recovery<'_> {
             .sum();
         let dir = &self.options.dir;
         let needed = bytes.saturating_add(SPARE);
-        if let Some(free) = files::free_bytes(dir).filter(|free| *free < needed) {
-            return Err(StoreError::NoSpace {
-                path: dir.clone(),
-                cause: format!(
-                    "the log is damaged, and mending it takes a copy: {} MiB are free, {} MiB are \
-                     needed",
-                    free >> 20,
-                    needed.div_ceil(1 << 20)
-                ),
-            });
-        }
+        files::require_space(
+            dir,
+            needed,
+            "needed for a copy of the log, which is damaged and cannot be mended without",
+        )?;
         let copy = dir.join(REBUILT);
-        let failed = |error| StoreError::io("copy the database", &copy, error);
-        fs::create_dir(&copy).map_err(failed)?;
+        files::create_dir(&copy)?;
         for path in copied.iter().filter(|path| path.is_file()) {
             if let Some(name) = path.file_name() {
-                fs::copy(path, copy.join(name)).map_err(failed)?;
+                files::copy(path, &copy.join(name), "copy the database")?;
             }
         }
         let removed: Vec<String> = removed
@@ -234,16 +259,24 @@ impl Recovery<'_> {
         salvaged
     }
 
-    /// Notes in what takes the place of the damaged log what is missing in it, and that it is another one:
-    /// whoever opens it next has to know, should this process end before it has said so.
-    fn note_holes(&self, good: &Path, salvaged: &Salvaged) -> Result<(), StoreError> {
+    /// Notes in what takes the place of the damaged log how it came about, so that whoever opens it next can
+    /// tell, should this process end before it has; and what is missing, if it is another log for that.
+    fn note_mended(
+        &self,
+        good: &Path,
+        mended: &MendedLog,
+        missing: Option<&[(Lsn, Lsn)]>,
+    ) -> Result<(), StoreError> {
         let database = Database::open(good, self.options.cache_bytes)?;
         let mut batch = sled::Batch::default();
-        batch.remove(keys::INCARNATION);
-        for range in hole_ranges(&salvaged.holes, self.now_wall) {
-            note_loss(&range, &mut batch);
+        batch.insert(keys::MENDED, mended.encode());
+        if let Some(holes) = missing {
+            batch.remove(keys::INCARNATION);
+            for range in hole_ranges(holes, mended.noticed) {
+                note_loss(&range, &mut batch);
+            }
         }
-        let noted = guarded("note what is missing in the log", || {
+        let noted = guarded("note how the log was mended", || {
             database.meta.apply_batch(batch)
         });
         let noted = noted
@@ -253,13 +286,8 @@ impl Recovery<'_> {
         noted
     }
 
-    /// Puts a good log in the place of the damaged one. That one is kept if records are missing.
-    fn take_over(
-        &mut self,
-        good: &Path,
-        salvaged: Option<Salvaged>,
-        note: String,
-    ) -> Result<Mended, StoreError> {
+    /// Puts a good log in the place of the damaged one, which goes to `aside`.
+    fn take_over(&mut self, good: &Path, aside: &Path) -> Result<Mended, StoreError> {
         let dir = self.options.dir.clone();
         let (log, mended) = (self.log.clone(), dir.join(MENDED));
         remove_dir(&mended)?;
@@ -274,35 +302,46 @@ impl Recovery<'_> {
         files::sync_dir(good)?;
         rename(good, &mended)?;
         files::sync_dir(&dir)?;
-        let aside = self.quarantine()?;
-        rename(&log, &aside.join("log"))?;
-        files::sync_dir(&aside)?;
+        rename(&log, aside)?;
+        if let Some(parent) = aside.parent() {
+            files::sync_dir(parent)?;
+        }
         rename(&mended, &log)?;
         files::sync_dir(&dir)?;
         let (database, inspected) = self.attempt(&log).map_err(|failed| failed.error)?;
-        let Some(salvaged) = salvaged else {
-            remove_dir(&aside)?;
-            self.notes.push(note);
-            let verdict = self.judge(&inspected)?;
-            return Ok(Mended::Good(Box::new(Started {
-                database,
-                inspected,
-                verdict,
-            })));
+        // What cannot be told to be whole comes here only if the options say so.
+        let verdict = match self.judge_mended(&inspected) {
+            Ok(verdict) => verdict,
+            Err(_) => self.accept(&inspected),
         };
-        self.notes
-            .push(format!("{note}; it is now in {}", aside.display()));
-        let mut verdict = match self.judge(&inspected) {
-            Ok(verdict) if salvaged.cut_at.is_none() && self.mark.is_some() => verdict,
-            _ => self.accept(&inspected),
-        };
-        verdict.holes = salvaged.holes;
         Ok(Mended::Good(Box::new(Started {
             database,
             inspected,
             verdict,
         })))
     }
+}
+
+/// What was saved of a log that is in `aside` now, and what was not.
+fn tell_what_is_saved(damage: &StoreError, salvaged: &Salvaged, aside: &Path) -> String {
+    let mut note = format!(
+        "saved the {} records of the damaged log that can be read: {}; it is now in {}",
+        salvaged.records,
+        told(damage),
+        aside.display()
+    );
+    if !salvaged.unread.is_empty() {
+        let told = salvaged.unread.len().min(TOLD_MAX);
+        note.push_str(
+            "; of what is kept by name (how far peers were told, earlier losses) some cannot be read \
+             and is gone: ",
+        );
+        note.push_str(&salvaged.unread[..told].join(", "));
+        if told < salvaged.unread.len() {
+            note.push_str(" and more");
+        }
+    }
+    note
 }
 
 /// Damage, with what keeping the rest would keep.
@@ -326,5 +365,9 @@ fn tell_what_is_left(damage: StoreError, salvaged: &Salvaged) -> StoreError {
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
-    fs::rename(from, to).map_err(|error| StoreError::io("rename the database", from, error))
+    files::rename(from, to, "rename the database")
 }
+
+#[cfg(test)]
+#[path = "mend_tests.rs"]
+mod tests;

@@ -10,22 +10,25 @@ use crate::store::bases::Bounds;
 use crate::store::db::{Database, damaged, guarded};
 use crate::store::files::{self, DirLock};
 use crate::store::inspect::{Inspected, inspect};
-use crate::store::shared::{Shared, keys};
+use crate::store::shared::{Shared, keys, set_checkpoint_aside};
 use crate::store::sled_reader::SledReader;
 use crate::store::sled_store::SledStore;
 use crate::store::watermark::{self, Found, Watermark, WatermarkFile};
 use crate::store::{
-    Loss, LossCause, LostRange, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint,
-    compact, migrate,
+    Loss, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, compact,
+    migrate,
 };
 use crate::types::{Lsn, Millis};
 
 #[path = "anew.rs"]
 mod anew;
+#[path = "losses.rs"]
+mod losses;
 #[path = "mend.rs"]
 mod mend;
 
 use anew::told;
+use losses::{losses, mended_holes};
 
 /// LSNs that are left out after a loss. More than can be given out between two syncs of the
 /// watermark, so that none is given out twice.
@@ -135,15 +138,17 @@ impl Recovery<'_> {
         let log = self.log.clone();
         let notes = self.notes.len();
         match self.attempt(&log) {
-            Ok((database, inspected)) => match self.judge(&inspected) {
+            Ok((database, inspected)) => match self.judge_mended(&inspected) {
                 Ok(verdict) => Ok(Started {
                     database,
                     inspected,
                     verdict,
                 }),
                 Err(damage) if self.options.on_damage == OnDamage::KeepRest => {
-                    self.notes
-                        .push(format!("kept what is left: {}", told(&damage)));
+                    if inspected.mended.is_none() {
+                        self.notes
+                            .push(format!("kept what is left: {}", told(&damage)));
+                    }
                     let verdict = self.accept(&inspected);
                     Ok(Started {
                         database,
@@ -186,25 +191,21 @@ impl Recovery<'_> {
     fn check_free_space(&mut self) -> Result<(), StoreError> {
         let needed = self.options.min_free_bytes.unwrap_or_else(|| {
             let file_bytes = fs::metadata(self.log.join("db")).map_or(0, |facts| facts.len());
-            let tenth = files::total_bytes(&self.options.dir).map_or(u64::MAX, |all| all / 10);
+            let volume = files::volume(&self.options.dir);
+            let tenth = volume.map_or(u64::MAX, |volume| volume.total / 10);
             MIN_FREE.max(file_bytes / 4).min(tenth)
         });
-        let Some(free) = files::free_bytes(&self.options.dir).filter(|free| *free < needed) else {
-            return Ok(());
-        };
-        let error = StoreError::NoSpace {
-            path: self.options.dir.clone(),
-            cause: format!(
-                "{} MiB are free, and {} MiB are to be left (eurekad.store-min-free)",
-                free >> 20,
-                needed.div_ceil(1 << 20)
-            ),
-        };
-        if !self.options.opens_when_short {
-            return Err(error);
+        match files::require_space(
+            &self.options.dir,
+            needed,
+            "to be left (eurekad.store-min-free)",
+        ) {
+            Err(short) if self.options.opens_when_short => {
+                self.short_of_space = Some(short);
+                Ok(())
+            }
+            compared => compared,
         }
-        self.short_of_space = Some(error);
-        Ok(())
     }
 
     fn attempt(&mut self, log: &Path) -> Result<(Database, Inspected), Failed> {
@@ -229,6 +230,20 @@ impl Recovery<'_> {
         judge(self.mark, self.boot_id, inspected)
     }
 
+    /// As [`Recovery::judge`]; if the log was mended and what it had at its end is not known, that was
+    /// accepted when it was.
+    fn judge_mended(&self, inspected: &Inspected) -> Result<Verdict, StoreError> {
+        let mut verdict = self.judge(inspected)?;
+        let Some(mended) = &inspected.mended else {
+            return Ok(verdict);
+        };
+        if mended.is_cut {
+            return Ok(self.accept(inspected));
+        }
+        verdict.holes = mended_holes(inspected);
+        Ok(verdict)
+    }
+
     /// The verdict for going on with what is left.
     fn accept(&self, inspected: &Inspected) -> Verdict {
         let (end, covered) = (inspected.end(), inspected.covered());
@@ -251,12 +266,12 @@ impl Recovery<'_> {
                 last: last.max(end.next()),
                 cause: LossCause::Accepted,
             }),
-            holes: Vec::new(),
+            holes: mended_holes(inspected),
         }
     }
 
     /// Notes who the node is and where the log goes on, and hands out the store.
-    fn start(self, started: Started, lock: DirLock) -> Result<Opened, StoreError> {
+    fn start(mut self, started: Started, lock: DirLock) -> Result<Opened, StoreError> {
         let Started {
             database,
             inspected,
@@ -279,6 +294,7 @@ impl Recovery<'_> {
         batch.insert(keys::TAIL, &inspected.last.0.to_le_bytes());
         batch.insert(keys::FLOOR, &end.next().0.to_le_bytes());
         batch.insert(keys::BASE, &verdict.base.0.to_le_bytes());
+        batch.remove(keys::MENDED);
         let losses = losses(&inspected, &verdict, self.now_wall, &mut batch);
         guarded("note where the log goes on", || {
             database.meta.apply_batch(batch)
@@ -297,6 +313,17 @@ impl Recovery<'_> {
             alive_at: self.now_wall,
         };
         let watermark = WatermarkFile::open(&self.options.dir, start)?;
+        mend::remove_replaced(&self.options.dir)?;
+        if let Some(mended) = &inspected.mended {
+            self.notes.push(mended.note.clone());
+        }
+        // Not before: what is looked at on the way here may be given up again with its notes, and a start
+        // that is refused changes nothing.
+        for (lsn, error) in &inspected.damaged {
+            set_checkpoint_aside(&self.options.dir, *lsn)?;
+            self.notes
+                .push(format!("set aside a damaged checkpoint: {error}"));
+        }
         let last = inspected.last;
         // One whose header cannot be read leads nowhere; its file goes with the next checkpoint.
         let checkpoints = inspected
@@ -336,65 +363,6 @@ impl Recovery<'_> {
             short_of_space: self.short_of_space,
         })
     }
-}
-
-/// The losses that the log shows: those noted before, unless the log was trimmed past them, and the
-/// new ones. `batch` notes them.
-fn losses(
-    inspected: &Inspected,
-    verdict: &Verdict,
-    noticed: Millis,
-    batch: &mut sled::Batch,
-) -> Vec<LostRange> {
-    let front = inspected
-        .segments
-        .first()
-        .map_or(Lsn::ZERO, |segment| segment.first);
-    let (passed, mut losses): (Vec<LostRange>, Vec<LostRange>) = inspected
-        .losses
-        .iter()
-        .partition(|range| range.next < front);
-    for range in passed {
-        batch.remove(loss_key(range.first).as_str());
-    }
-    let holes = hole_ranges(&verdict.holes, noticed);
-    let tail = verdict
-        .lost
-        .iter()
-        .filter(|lost| lost.cause != LossCause::NotSynced && lost.first > inspected.last)
-        .map(|lost| LostRange {
-            first: lost.first,
-            last: lost.last,
-            next: verdict.end.next(),
-            noticed,
-        });
-    for range in holes.chain(tail) {
-        note_loss(&range, batch);
-        losses.retain(|known| known.first != range.first);
-        losses.push(range);
-    }
-    losses
-}
-
-/// Holes as they are noted.
-fn hole_ranges(holes: &[(Lsn, Lsn)], noticed: Millis) -> impl Iterator<Item = LostRange> {
-    holes.iter().map(move |(first, last)| LostRange {
-        first: *first,
-        last: *last,
-        next: last.next(),
-        noticed,
-    })
-}
-
-fn note_loss(range: &LostRange, batch: &mut sled::Batch) {
-    let mut value = range.last.0.to_le_bytes().to_vec();
-    value.extend(range.next.0.to_le_bytes());
-    value.extend(range.noticed.0.to_le_bytes());
-    batch.insert(loss_key(range.first).as_str(), value);
-}
-
-fn loss_key(first: Lsn) -> String {
-    format!("{}{:020}", keys::LOST, first.0)
 }
 
 /// Compares what is there with what was promised: the watermark of the run before, if it can be read.

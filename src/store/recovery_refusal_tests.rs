@@ -1,4 +1,5 @@
-//! Starts that are refused, stores that stop, space that is used again, stores of older formats.
+//! Starts that are refused, checkpoints that are set aside, stores that stop, space that is used again,
+//! stores of older formats.
 
 use super::*;
 
@@ -26,6 +27,71 @@ fn a_record_that_does_not_decode_is_damage_and_a_newer_one_is_refused() {
             ));
         }
     }
+}
+
+/// A place with two checkpoints, the newer one damaged, and no snapshot of the database that could be read.
+fn with_a_damaged_checkpoint() -> OnSled {
+    let place = filled(100);
+    let opened = place.open();
+    checkpoint(&*opened.reader, 80, 8).unwrap();
+    checkpoint(&*opened.reader, 100, 10).unwrap();
+    opened.store.close(Millis(1)).unwrap();
+    fs::write(checkpoint::path(&place.options.dir, Lsn(100)), b"damaged").unwrap();
+    place
+}
+
+#[test]
+fn a_checkpoint_that_is_set_aside_is_told_even_if_the_log_is_mended_too() {
+    let place = with_a_damaged_checkpoint();
+    let snapshots = files::list(&place.options.dir.join("log"), |n| n.starts_with("snap."));
+    for snapshot in snapshots.unwrap() {
+        let mut bytes = fs::read(&snapshot).unwrap();
+        bytes[0] ^= 0x21;
+        fs::write(&snapshot, bytes).unwrap();
+    }
+    let opened = try_open(&place, OnDamage::Refuse).unwrap();
+    assert_eq!(all(&*opened.reader), batch(1..=100));
+    let told = |start: &str| opened.notes.iter().filter(|n| n.starts_with(start)).count();
+    assert_eq!(
+        (
+            told("mended the database by"),
+            told("set aside a damaged checkpoint")
+        ),
+        (1, 1),
+        "{:?}",
+        opened.notes
+    );
+}
+
+#[test]
+fn a_checkpoint_is_set_aside_and_told_by_the_start_that_goes_on_and_by_no_other() {
+    let place = with_a_damaged_checkpoint();
+    // What the start wants behind the older checkpoint is not there.
+    behind_its_back(&place, |database| {
+        let tree = database.db.open_tree(tree_name(Lsn(1))).unwrap();
+        assert!(tree.remove(key(Lsn(90), 0)).unwrap().is_some());
+    });
+    let damaged = checkpoint::path(&place.options.dir, Lsn(100));
+    let aside = damaged.with_extension("damaged");
+    for _ in 0..2 {
+        try_open(&place, OnDamage::Refuse).unwrap_err();
+        assert!(
+            damaged.exists() && !aside.exists(),
+            "refused, and changed nothing"
+        );
+    }
+    let opened = try_open(&place, OnDamage::KeepRest).unwrap();
+    let told = |note: &&String| note.starts_with("set aside a damaged checkpoint");
+    assert_eq!(
+        opened.notes.iter().filter(told).count(),
+        1,
+        "{:?}",
+        opened.notes
+    );
+    assert!(!damaged.exists() && aside.exists());
+    opened.store.close(Millis(1)).unwrap();
+    let again = place.open();
+    assert_eq!(again.notes, [""; 0]);
 }
 
 #[test]

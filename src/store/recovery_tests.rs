@@ -4,28 +4,13 @@ use std::path::Path;
 
 use super::*;
 use crate::store::segment::{key, tree_name};
-use crate::store::suite::{OnSled, Place, all, batch, checkpoint, lsns, put};
+use crate::store::suite::{OnSled, Place, all, batch, checkpoint, copy_dir, lsns, put};
 use crate::store::testing::{options, registered};
 use crate::store::{Durability, LogStore, StoreStats};
 
-fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_dir(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 /// A directory as a process that was killed leaves it.
 fn killed(place: &OnSled) -> OnSled {
-    let copy = OnSled::new(|_| {});
-    copy_dir(&place.options.dir, &copy.options.dir);
-    copy
+    place.copied()
 }
 
 /// A place with records up to `last`, closed.

@@ -8,13 +8,14 @@ use crate::registry::Registry;
 use crate::registry::change::{LeaseImage, Record};
 use crate::registry::rules::Rules;
 use crate::store::Checkpoint;
-use crate::store::finding::Severity;
-use crate::store::survey::Survey;
-use crate::types::{AppName, InstanceId, Millis};
+use crate::store::finding::{Severity, Survey};
+use crate::types::{AppName, InstanceId, Lsn, Millis};
 
 /// The state of the older checkpoint, led on by the log to the newer one: the two must agree.
 #[derive(Debug)]
 pub(super) struct Replay {
+    /// Where it begins.
+    from: Lsn,
     pair: Option<(Registry, Checkpoint)>,
 }
 
@@ -22,15 +23,28 @@ impl Replay {
     pub(super) fn new(mut good: Vec<Checkpoint>) -> Self {
         let (newer, older) = (good.pop(), good.pop());
         let (Some(newer), Some(older)) = (newer, older) else {
-            return Self { pair: None };
+            return Self {
+                from: Lsn::ZERO,
+                pair: None,
+            };
         };
+        let from = older.lsn;
         let mut registry = Registry::new(Arc::new(Rules::default()));
         for lease in older.leases {
             registry.restore_lease(&lease.app, &lease.id, lease.image, lease.lsn, Millis::ZERO);
         }
         registry.restored_at(older.lsn);
         Self {
+            from,
             pair: Some((registry, newer)),
+        }
+    }
+
+    /// The log has a hole over which only checkpoints from `base` on lead: there is nothing to compare if
+    /// this one began before.
+    pub(super) fn pass_hole(&mut self, base: Lsn) {
+        if self.from < base {
+            self.give_up();
         }
     }
 

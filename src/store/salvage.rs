@@ -1,9 +1,9 @@
 //! Saves what can still be read of a damaged database: copies it, record by record, into an empty one.
 //!
 //! A page that cannot be read takes the records on it along, and no more: what lies before and behind
-//! is copied, and the hole is noted in front of the segment that goes on. Behind a hole that no
-//! checkpoint leads over nothing is copied, since the registry could not be told there. The damaged
-//! database is only read.
+//! is copied, and the hole is noted in front of the segment that goes on. LSNs that were left out on
+//! purpose are no part of a hole. Behind a hole that no checkpoint leads over nothing is copied, since
+//! the registry could not be told there. The damaged database is only read.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,8 +12,9 @@ use sled::Tree;
 
 use crate::store::db::{Database, guarded};
 use crate::store::intern::Interner;
+use crate::store::salvage_meta::{SavedMeta, copy_meta};
 use crate::store::segment::{self, Covered, Direction, PART_BYTES, tree_name};
-use crate::store::shared::{keys, segment_key};
+use crate::store::shared::segment_key;
 use crate::store::sled_reader::decode;
 use crate::store::v1::SegmentV1;
 use crate::store::{Progress, StoreError, record};
@@ -33,6 +34,8 @@ pub(super) struct Salvaged {
     pub(super) records: u64,
     /// LSNs that could not be read, first and last, in front of records that were copied.
     pub(super) holes: Vec<(Lsn, Lsn)>,
+    /// What else could not be read: between which keys of the `meta` tree.
+    pub(super) unread: Vec<String>,
     /// Where copying stopped, because the registry is not known behind the hole before it.
     pub(super) cut_at: Option<Lsn>,
 }
@@ -49,16 +52,23 @@ pub(super) fn salvage(
     segment_bytes: u64,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Salvaged, StoreError> {
-    let (facts, are_complete) = copy_meta(from, to)?;
+    let mut names: BTreeMap<Lsn, sled::IVec> = BTreeMap::new();
+    let listed = guarded("list the trees", || Ok(from.db.tree_names()));
+    for name in from_the_damaged(listed)?.unwrap_or_default() {
+        if let Some(first) = segment::parse_tree_name(&name) {
+            names.insert(first, name);
+        }
+    }
+    let firsts: Vec<Lsn> = names.keys().copied().collect();
+    let SavedMeta {
+        facts,
+        lacks_facts,
+        unread,
+    } = copy_meta(from, to, &firsts)?;
     let mut trees: BTreeMap<Lsn, Tree> = BTreeMap::new();
-    for name in from_the_damaged(guarded("list the trees", || Ok(from.db.tree_names())))?
-        .unwrap_or_default()
-    {
-        let Some(first) = segment::parse_tree_name(&name) else {
-            continue;
-        };
+    for (first, name) in names {
         // One without facts was being dropped, unless it is the facts that cannot be read.
-        if are_complete && !facts.contains_key(&first) {
+        if !lacks_facts && !facts.contains_key(&first) {
             continue;
         }
         let opened = guarded("open a segment", || from.db.open_tree(&name));
@@ -66,17 +76,25 @@ pub(super) fn salvage(
             trees.insert(first, tree);
         }
     }
-    let front = facts.values().next().copied();
+    let front = facts.keys().chain(trees.keys()).min().copied();
+    let front = front.map_or(Lsn::ZERO, |first| match facts.get(&first) {
+        Some(facts) => Lsn(facts.after),
+        // Whether LSNs were left out in front of it is not known.
+        None => Lsn(first.0.saturating_sub(1)),
+    });
     let mut target = Target {
         to,
         segment_bytes,
         covered,
-        last: front.map_or(Lsn::ZERO, |front| Lsn(front.after)),
+        last: front,
         facts,
         current: None,
         batch: sled::Batch::default(),
         batch_bytes: 0,
-        salvaged: Salvaged::default(),
+        salvaged: Salvaged {
+            unread,
+            ..Salvaged::default()
+        },
         progress,
     };
     let firsts: Vec<Lsn> = trees.keys().copied().collect();
@@ -92,7 +110,7 @@ pub(super) fn salvage(
 }
 
 /// What reading the damaged side gave; what it could not give is nothing.
-fn from_the_damaged<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+pub(super) fn from_the_damaged<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(StoreError::Damaged { .. }) => Ok(None),
@@ -117,37 +135,6 @@ fn read_one(tree: &Tree, lsn: Lsn) -> Result<Option<Vec<u8>>, StoreError> {
         }
     }
     Ok(None)
-}
-
-/// Copies the `meta` tree as far as it can be read, all but the facts of the segments: these are
-/// given back, with whether all of them could be read.
-fn copy_meta(
-    from: &Database,
-    to: &Database,
-) -> Result<(BTreeMap<Lsn, SegmentV1>, bool), StoreError> {
-    let mut facts = BTreeMap::new();
-    let mut are_complete = true;
-    let mut entries = from.meta.iter();
-    loop {
-        let entry = guarded("read the meta tree", || entries.next().transpose());
-        let (key, value) = match from_the_damaged(entry)? {
-            Some(Some(entry)) => entry,
-            Some(None) => break,
-            // sled's iterator would repeat the error for ever.
-            None => {
-                are_complete = false;
-                break;
-            }
-        };
-        if !key.starts_with(keys::SEGMENT.as_bytes()) {
-            guarded("copy the meta tree", || to.meta.insert(key, value))?;
-        } else if let Ok(segment) = record::decode_segment(&value) {
-            facts.insert(Lsn(segment.first), segment);
-        } else {
-            are_complete = false;
-        }
-    }
-    Ok((facts, are_complete))
 }
 
 /// The segment that is being written.
@@ -238,7 +225,7 @@ impl Target<'_> {
     }
 
     fn put(&mut self, lsn: Lsn, bytes: &[u8], at: Millis) -> Result<ControlFlow<()>, StoreError> {
-        if lsn <= self.last && self.salvaged.records > 0 {
+        if lsn <= self.last {
             // Two segments claim it: the older one has it.
             return Ok(ControlFlow::Continue(()));
         }
@@ -266,27 +253,38 @@ impl Target<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// What is missing between the newest record that was copied and `first`, all but LSNs that were left
+    /// out on purpose; and the checkpoint that led over those.
+    fn missing_before(&self, first: Lsn) -> (Vec<(Lsn, Lsn)>, Lsn) {
+        let mut missing: Vec<(Lsn, Lsn)> = Vec::new();
+        let mut base = Lsn::ZERO;
+        let mut from = self.last.next();
+        let mut is_missing = |from: Lsn, to: Lsn| match missing.last_mut() {
+            _ if from > to => {}
+            Some((_, last)) if last.next() == from => *last = to,
+            _ => missing.push((from, to)),
+        };
+        for (begin, facts) in self.facts.range(from..=first) {
+            is_missing(from, Lsn(facts.after.min(begin.0.saturating_sub(1))));
+            base = base.max(Lsn(facts.base));
+            from = *begin;
+        }
+        is_missing(from, Lsn(first.0.saturating_sub(1)));
+        (missing, base)
+    }
+
     /// Begins a segment; breaks if the registry in front of it is not known.
     fn begin(&mut self, first: Lsn) -> Result<ControlFlow<()>, StoreError> {
         self.close()?;
-        let before = Lsn(first.0.saturating_sub(1));
-        let known = self
-            .facts
-            .get(&first)
-            .filter(|facts| Lsn(facts.after) == self.last);
-        let base = match known {
-            // As it was: LSNs in front of it may have been left out on purpose.
-            Some(facts) => Lsn(facts.base),
-            None if self.last.next() == first => Lsn::ZERO,
-            None if self.covered < before => {
-                self.salvaged.cut_at = Some(first);
-                return Ok(ControlFlow::Break(()));
-            }
-            None => {
-                self.salvaged.holes.push((self.last.next(), before));
-                before
-            }
-        };
+        let (missing, mut base) = self.missing_before(first);
+        if let Some((_, last)) = missing.last() {
+            base = base.max(*last);
+        }
+        if self.covered < base {
+            self.salvaged.cut_at = Some(first);
+            return Ok(ControlFlow::Break(()));
+        }
+        self.salvaged.holes.extend(missing);
         let facts = SegmentV1 {
             first: first.0,
             after: self.last.0,
@@ -342,3 +340,7 @@ impl Target<'_> {
         Ok(self.salvaged)
     }
 }
+
+#[cfg(test)]
+#[path = "salvage_tests.rs"]
+mod tests;

@@ -79,16 +79,11 @@ impl Scratch {
             .map(|facts| facts.len())
             .sum();
         let needed = of.saturating_add(SPARE);
-        if let Some(free) = files::free_bytes(&self.path).filter(|free| *free < needed) {
-            return Err(StoreError::NoSpace {
-                path: self.path.clone(),
-                cause: format!(
-                    "a copy takes {} MiB, {} MiB are free; TMPDIR names another place",
-                    needed >> 20,
-                    free >> 20
-                ),
-            });
-        }
+        files::require_space(
+            &self.path,
+            needed,
+            "needed for a copy of the store, for which TMPDIR names another place",
+        )?;
         let mut done = 0;
         let mut buffer = vec![0; 1 << 20];
         for (from, to) in files {

@@ -1,6 +1,5 @@
 //! What the writer and the readers of an open store share.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +28,8 @@ pub(super) mod keys {
     /// What was lost, followed by its first LSN: the last one, the next one that was
     /// given out, and when that was noticed.
     pub(in crate::store) const LOST: &str = "store/lost/";
+    /// What was mended of the log before it took the place of a damaged one, until a start has told it.
+    pub(in crate::store) const MENDED: &str = "store/mended";
     /// Facts of a segment, followed by its first LSN.
     pub(in crate::store) const SEGMENT: &str = "store/segment/";
     /// Everything that others put.
@@ -367,6 +368,9 @@ pub(super) fn segment_key(first: Lsn) -> String {
 /// Renames a damaged checkpoint, so that it is looked at no more but can be looked into.
 pub(super) fn set_checkpoint_aside(dir: &std::path::Path, lsn: Lsn) -> Result<(), StoreError> {
     let path = checkpoint::path(dir, lsn);
-    fs::rename(&path, path.with_extension("damaged"))
-        .map_err(|error| StoreError::io("set aside the checkpoint", &path, error))
+    files::rename(
+        &path,
+        &path.with_extension("damaged"),
+        "set aside the checkpoint",
+    )
 }

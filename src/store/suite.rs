@@ -1,5 +1,7 @@
 //! One suite for every store: what [`LogStore`] and [`LogReader`](super::LogReader) promise.
 
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::registry::change::Record;
@@ -22,6 +24,34 @@ pub(super) trait Place {
 pub(super) struct OnSled {
     _dir: tempfile::TempDir,
     pub(super) options: StoreOptions,
+}
+
+/// Copies a directory with everything in it.
+pub(super) fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+impl OnSled {
+    /// Another place with the same files: what a process leaves that is killed now.
+    pub(super) fn copied(&self) -> Self {
+        let copy = Self::new(|options| {
+            *options = StoreOptions {
+                dir: std::mem::take(&mut options.dir),
+                ..self.options.clone()
+            }
+        });
+        copy_dir(&self.options.dir, &copy.options.dir);
+        copy
+    }
 }
 
 impl Place for OnSled {

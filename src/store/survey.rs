@@ -11,9 +11,8 @@ use std::path::Path;
 
 use sled::Tree;
 
-use crate::registry::change::ChangeEvent;
 use crate::store::db::{Database, damaged, guarded};
-use crate::store::finding::{Finding, Severity};
+use crate::store::finding::{CheckpointFacts, Finding, Severity, Survey};
 use crate::store::intern::Interner;
 use crate::store::replayed::Replay;
 use crate::store::segment::{self, Covered, Direction};
@@ -27,86 +26,6 @@ use crate::types::{Lsn, Millis};
 const REPORT_EVERY: u64 = 10_000;
 /// Findings of one kind in one segment that are told one by one.
 const TOLD_MAX: usize = 20;
-
-/// What a checkpoint holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CheckpointFacts {
-    pub lsn: Lsn,
-    /// Wall time at which it was taken; `None` if it cannot be read.
-    pub at: Option<Millis>,
-    pub leases: u64,
-    pub overrides: u64,
-    /// Size of the file.
-    pub bytes: u64,
-}
-
-/// Changes of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KindFacts {
-    pub records: u64,
-    /// Bytes of records and keys.
-    pub bytes: u64,
-}
-
-/// What a store holds, and what is wrong with it.
-#[derive(Clone, Debug, Default)]
-pub struct Survey {
-    /// Oldest first.
-    pub segments: Vec<SegmentFacts>,
-    pub kinds: BTreeMap<ChangeEvent, KindFacts>,
-    /// Oldest first.
-    pub checkpoints: Vec<CheckpointFacts>,
-    pub findings: Vec<Finding>,
-    /// Records that were read.
-    pub records: u64,
-    /// Size of the database file; it is reused, never shrunk.
-    pub file_bytes: u64,
-    /// Highest LSN that was acknowledged, if the watermark can be read.
-    pub acknowledged: Option<Lsn>,
-    /// Until when the node is known to have lived, if the watermark can be read.
-    pub alive_at: Option<Millis>,
-    /// See [`super::inspect::Inspected`].
-    pub(super) tail: Lsn,
-    pub(super) floor: Lsn,
-}
-
-impl Survey {
-    /// The worst of the findings, [`Severity::Note`] if there are none.
-    pub fn worst(&self) -> Severity {
-        self.findings
-            .iter()
-            .map(|finding| finding.severity)
-            .max()
-            .unwrap_or(Severity::Note)
-    }
-
-    /// Bytes of live records, keys included.
-    pub fn log_bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.bytes).sum()
-    }
-
-    pub(super) fn find(
-        &mut self,
-        severity: Severity,
-        place: impl Into<String>,
-        what: impl Into<String>,
-    ) {
-        self.findings.push(Finding::new(severity, place, what));
-    }
-
-    /// LSNs of the checkpoints that can be read, oldest first.
-    pub(super) fn good_checkpoints(&self) -> Vec<Lsn> {
-        let good = self.checkpoints.iter().filter(|facts| facts.at.is_some());
-        good.map(|facts| facts.lsn).collect()
-    }
-
-    /// The newest record.
-    pub(super) fn last(&self) -> Lsn {
-        self.segments
-            .last()
-            .map_or(Lsn::ZERO, |segment| segment.last)
-    }
-}
 
 /// Looks through everything. `dir` is where the checkpoints are.
 ///
@@ -295,7 +214,8 @@ fn segments(
         needed = needed.max(Lsn(segment.base));
         let is_last = place + 1 == count;
         let Some(tree) = trees.get(&first) else {
-            walk.survey.find(
+            walk.survey.find_records(
+                (first, Lsn(segment.last)),
                 Severity::State,
                 format!("segment {first}"),
                 "its records are missing",
@@ -343,11 +263,13 @@ impl Walk<'_> {
     fn segment(&mut self, facts: &SegmentV1, tree: &Tree, is_last: bool) -> Result<(), StoreError> {
         let first = Lsn(facts.first);
         let place = format!("segment {first}");
+        self.replay.pass_hole(Lsn(facts.base));
         if let Some(before) = self.before
             && before.0 != facts.after
         {
             let severity = self.of_hole(first);
-            self.survey.find(
+            self.survey.find_records(
+                (before.next(), Lsn(facts.after)),
                 severity,
                 format!("lsn {}", before.next()),
                 format!("the log has a hole in front of lsn {first}"),
@@ -367,7 +289,9 @@ impl Walk<'_> {
                 } else {
                     format!("lsn {lsn} stands there")
                 };
-                finding = Some((severity, format!("lsn {expected}"), what));
+                let last = Lsn(lsn.0.saturating_sub(1)).max(expected);
+                let found = Finding::new(severity, format!("lsn {expected}"), what);
+                finding = Some(found.about(expected, last));
             }
             let size = segment::stored_bytes(bytes.len());
             let mut at = Millis::ZERO;
@@ -385,13 +309,13 @@ impl Walk<'_> {
                     } else {
                         Severity::History
                     };
-                    finding = Some((severity, place, cause));
+                    finding = Some(Finding::new(severity, place, cause).about(lsn, lsn));
                 }
                 Err(other) => return Err(other),
             }
-            if let Some((severity, place, what)) = finding {
+            if let Some(finding) = finding {
                 if told < TOLD_MAX {
-                    self.survey.find(severity, place, what);
+                    self.survey.findings.push(finding);
                     told += 1;
                 } else {
                     untold += 1;
@@ -414,9 +338,10 @@ impl Walk<'_> {
             Ok(ControlFlow::Continue(()))
         });
         if untold > 0 {
-            self.survey.find(
+            self.survey.find_records(
+                (first, covered.last),
                 Severity::History,
-                place.clone(),
+                place.as_str(),
                 format!("{untold} more records of it are damaged"),
             );
         }
@@ -425,13 +350,27 @@ impl Walk<'_> {
             let severity = self.of_hole(Lsn(facts.last).max(expected));
             self.replay.give_up();
             take(error, severity, &place, self.survey)?;
+            if let Some(finding) = self.survey.findings.last_mut() {
+                // Where the segment ends is not known before it is closed.
+                let last = if facts.last == 0 {
+                    u64::MAX
+                } else {
+                    facts.last
+                };
+                finding.lsns = Some((expected.min(Lsn(last)), Lsn(last)));
+            }
         }
         let is_closed = facts.last != 0;
         if covered.last < first {
             // One that was begun right before a crash may be empty, if it is the last.
             if is_readable && (is_closed || !is_last) {
                 let severity = self.of_hole(Lsn(facts.last));
-                self.survey.find(severity, place, "it has no records");
+                self.survey.find_records(
+                    (first, Lsn(facts.last)),
+                    severity,
+                    place,
+                    "it has no records",
+                );
             }
             self.before = is_closed.then_some(Lsn(facts.last));
             return Ok(());
@@ -460,10 +399,12 @@ impl Walk<'_> {
     fn compare_facts(&mut self, facts: &SegmentV1, covered: Covered, place: &str) {
         if facts.last != covered.last.0 {
             let severity = self.of_hole(Lsn(facts.last));
-            self.survey.find(
+            let (from, to) = (covered.last.next(), Lsn(facts.last));
+            self.survey.find_records(
+                (from, to),
                 severity,
-                format!("lsn {}", covered.last.next()),
-                format!("missing up to lsn {}, the end of {place}", facts.last),
+                format!("lsn {from}"),
+                format!("missing up to lsn {to}, the end of {place}"),
             );
         } else if facts.bytes != covered.bytes {
             self.survey.find(

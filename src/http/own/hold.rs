@@ -39,8 +39,10 @@ impl Api {
             Ok(true)
         })?;
         let (app, id) = (AppName::new(app), InstanceId::new(id));
-        let known = self.log.published().registry.hold_of(&app, &id).copied();
-        let known = known.filter(|hold| hold.kind == kind);
+        // A drain that waits behind a quarantine is one that can be looked at and ended too.
+        let known = self.log.published();
+        let known = known.registry.known_hold(&app, &id, kind).copied();
+        let known = known.filter(Hold::is_active);
         if matches!(*head.method, Method::GET | Method::HEAD) {
             return match known {
                 Some(hold) => json(&self.shown(&app, &id, &hold)),
@@ -193,8 +195,18 @@ impl Api {
         .with("hold", self.shown(app, id, quarantine))
     }
 
-    /// A hold with its countdown.
+    /// A hold with its countdown, a quarantine with the drain that comes behind it.
     pub(super) fn shown(&self, app: &AppName, id: &InstanceId, hold: &Hold) -> Value {
+        let mut shown = self.shown_alone(app, id, hold);
+        if hold.kind == HoldKind::Quarantine
+            && let Some(drain) = self.log.published().registry.drain_of(app, id)
+        {
+            shown["drain"] = self.shown_alone(app, id, drain);
+        }
+        shown
+    }
+
+    fn shown_alone(&self, app: &AppName, id: &InstanceId, hold: &Hold) -> Value {
         json!({
             "app": app.as_str(),
             "instance": id.as_str(),
