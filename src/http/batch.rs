@@ -14,7 +14,7 @@ use crate::cache::view_for_peer;
 use crate::changelog::Request;
 use crate::config::XmlSingleStatus;
 use crate::registry::change::{Actor, Origin};
-use crate::replication::batch::{ItemOutcome, Plan, Terms};
+use crate::replication::batch::{ItemOutcome, Known, Plan, Terms};
 use crate::replication::outbound::Key;
 use crate::replication::past::{self, Removed};
 use crate::wire::Format;
@@ -82,13 +82,15 @@ impl Api {
         } else {
             Removed::default()
         };
-        let mut plan = Plan::of(
-            items,
-            terms,
-            &state.registry,
-            &removed,
-            |app, id, renewal| self.log.renew(app, id, renewal, true).ok(),
-        );
+        let origin = request::origin(head.headers, true, head.address, Origin::Client);
+        let known = Known {
+            state: &state,
+            removed: &removed,
+            sender: &origin,
+        };
+        let mut plan = Plan::of(items, terms, known, |app, id, renewal| {
+            self.log.renew(app, id, renewal, true).ok()
+        });
         // Our own kind says who asked it; its own connection tells nothing that its name does not.
         let sender = if terms.is_our_kind {
             Actor::UNKNOWN
@@ -97,7 +99,7 @@ impl Api {
         };
         let request = Request {
             commands: std::mem::take(&mut plan.commands),
-            origin: request::origin(head.headers, true, head.address, Origin::Client),
+            origin,
             actors: plan.actors(sender),
         };
         let replies = match self.log.submit(request).await {

@@ -67,10 +67,11 @@ pub(super) fn after(now: Millis, previous: i64) -> i64 {
 /// their version, or whose clock was put back, register again with the same or an older one: their
 /// registration has to tell all nodes, whatever the clocks say, that it is no late news of the one before.
 pub(super) fn after_cancel(dirty: i64, cancelled: Version) -> i64 {
+    // Twice: another node may have heard of a cancel of its own, as much later, and compares with that one.
     let reach = if dirty > cancelled.dirty {
         1
     } else {
-        CANCEL_REACHES_MS
+        2 * CANCEL_REACHES_MS
     };
     cancelled.updated.saturating_add(reach)
 }

@@ -11,11 +11,12 @@ use tracing::debug;
 
 use super::outbound::Key;
 use super::past::Removed;
-use crate::changelog::Actors;
+use crate::changelog::{Actors, Published};
 use crate::registry::Registry;
-use crate::registry::change::Actor;
+use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Adoption, Command, Overrides, Renewal, Reply};
 use crate::registry::lease::Lease;
+use crate::registry::rules::ReplicatedVersion;
 use crate::registry::status::Status;
 use crate::registry::version::Version;
 use crate::types::{AppName, InstanceId};
@@ -29,6 +30,37 @@ pub struct Terms {
     pub is_our_kind: bool,
     /// Whether an Amazon data centre has to say an instance id.
     pub validates_data_center_id: bool,
+}
+
+/// What is known here, against which a batch is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    pub state: &'a Published,
+    /// What the log says of instances that [`Plan::asks_about`] and the registry does not know.
+    pub removed: &'a Removed,
+    /// Who sent the batch, as the log will name it.
+    pub sender: &'a Origin,
+}
+
+impl Known<'_> {
+    /// Whether a Java peer tells of a registration only because it has not heard of a cancel: told that the
+    /// instance is not here when it passes on a heartbeat of before, it sends the whole of it, and says no time.
+    /// What it registers itself after a cancel that it told of is no such thing, nor is anything later than the
+    /// delta window, which is longer than Java peers keep what they have to tell.
+    fn was_cancelled(&self, app: &AppName, id: &InstanceId, dirty: i64) -> bool {
+        let (registry, delta) = (&self.state.registry, &self.state.delta);
+        if registry.rules().replicated_version != ReplicatedVersion::Kept {
+            return false;
+        }
+        let stone = registry.tombstone(app, id);
+        if !stone.is_some_and(|stone| stone.is_cancelled && dirty <= stone.version.dirty) {
+            return false;
+        }
+        let cancelled = registry
+            .removed_at(app, id)
+            .and_then(|lsn| delta.since(lsn)?.next().filter(|record| record.lsn == lsn));
+        cancelled.is_some_and(|record| record.origin != *self.sender)
+    }
 }
 
 /// The answer to one item.
@@ -69,14 +101,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a batch; `removed` is what the log says of instances that [`Self::asks_about`] and the
-    /// registry does not know. `renew` answers a heartbeat at once if nothing changes by it; it is asked only
+    /// Plans a batch. `renew` answers a heartbeat at once if nothing changes by it; it is asked only
     /// as long as nothing before it waits for the log.
     pub fn of(
         items: Vec<BatchItem>,
         terms: Terms,
-        registry: &Registry,
-        removed: &Removed,
+        known: Known<'_>,
         mut renew: impl FnMut(&str, &str, Renewal) -> Option<Reply>,
     ) -> Self {
         let mut plan = Self::default();
@@ -91,7 +121,7 @@ impl Plan {
             } else {
                 Overrides::Merged
             };
-            plan.add(item, terms, overrides, (registry, removed), &mut renew);
+            plan.add(item, terms, overrides, known, &mut renew);
             if explicit {
                 plan.add_same();
             }
@@ -163,7 +193,7 @@ impl Plan {
         mut item: BatchItem,
         terms: Terms,
         overrides: Overrides,
-        known: (&Registry, &Removed),
+        known: Known<'_>,
         renew: &mut impl FnMut(&str, &str, Renewal) -> Option<Reply>,
     ) {
         let caller = item.caller.take().filter(|_| terms.is_our_kind);
@@ -211,12 +241,13 @@ fn command_of(
     item: BatchItem,
     terms: Terms,
     overrides: Overrides,
-    (registry, removed): (&Registry, &Removed),
+    known: Known<'_>,
 ) -> Result<(Command, bool), u16> {
     let (Some(app_text), Some(action), Some(id)) = (item.app, item.action, item.id) else {
         return Err(500);
     };
     let (app, id) = (AppName::new(&app_text), InstanceId::from_shared(id));
+    let registry = &known.state.registry;
     let is_known = || registry.lease(app.as_str(), id.as_str()).is_some();
     let status = item.status.as_deref().and_then(Status::parse);
     let dirty = item.last_dirty_timestamp;
@@ -230,9 +261,13 @@ fn command_of(
                     instance: instance.into(),
                     registered: times.registration,
                     vouched_ms: times.vouched_ms,
-                    recalled: removed.of(&(app, id)),
+                    recalled: known.removed.of(&(app, id)),
                     overrides,
                 }),
+                Ok(instance) if known.was_cancelled(&app, &id, instance.last_dirty_timestamp) => {
+                    debug!(app.name = %app, instance.id = %id, "a peer has not heard that {app}/{id} is cancelled");
+                    return Err(200);
+                }
                 Ok(instance) => Command::Register(instance.into()),
                 Err(refusal) => {
                     debug!(app.name = %app, instance.id = %id, %refusal, "a peer's registration is refused: {refusal}");
@@ -304,3 +339,7 @@ fn outcome_of(reply: Option<&Reply>, has_bad_override: bool) -> ItemOutcome {
         | None => ItemOutcome::of(500),
     }
 }
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

@@ -1,9 +1,10 @@
 //! Requests as a peer reads them, and answers of all kinds.
 
 use super::*;
+use crate::registry::change::Origin;
 use crate::registry::rules::Rules;
 use crate::registry::tests::{Scene, cancel, instance, version};
-use crate::replication::batch::{Plan, Terms};
+use crate::replication::batch::{Known, Plan, Terms};
 use crate::replication::outbound::Backlog;
 use crate::types::Lsn;
 use crate::wire::batch::{ItemAnswer, decode_batch, write_batch_response};
@@ -99,13 +100,16 @@ fn who_asked_is_passed_on_to_our_own_kind_and_to_nobody_else() {
             is_our_kind,
             validates_data_center_id: false,
         };
-        let mut plan = Plan::of(
-            items.into_iter().flatten().collect(),
-            terms,
-            &there.registry,
-            &Removed::default(),
-            |_, _, _| None,
-        );
+        let known = Known {
+            state: &Published {
+                registry: there.registry.clone(),
+                delta: there.delta.clone(),
+            },
+            removed: &Removed::default(),
+            sender: &Origin::Peer("peer-1".into()),
+        };
+        let items = items.into_iter().flatten().collect();
+        let mut plan = Plan::of(items, terms, known, |_, _, _| None);
         let sender = Actor {
             address: Some("peer".into()),
             ..Actor::UNKNOWN

@@ -65,12 +65,10 @@ pub struct CallerOf {
 impl Compared {
     /// Instances that differed.
     pub fn len(&self) -> usize {
-        self.wanted.len()
-            + self.cancelled.len()
-            + self.expired.len()
-            + self.newer_count
-            + self.cancelled_here
-            + self.holds.len()
+        // Two of them are the peer's word.
+        (self.wanted.len() + self.cancelled.len() + self.expired.len() + self.holds.len())
+            .saturating_add(self.newer_count)
+            .saturating_add(self.cancelled_here)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -335,16 +335,52 @@ async fn run_peer(
         // If it panicked, the runtime has said so.
         let _ = before.await;
     }
-    let states = context.states.clone();
-    let task = PeerTask {
+    let (states, tasks) = (context.states.clone(), context.tasks.clone());
+    let task = Arc::new(PeerTask {
         context,
         url,
         name: name.clone(),
         stop: stop.clone(),
         is_copying: AtomicBool::new(false),
-    };
-    while task.run().await == End::Ourselves && task.finds_another().await {}
+    });
+    loop {
+        let run = || {
+            let task = task.clone();
+            tasks.spawn(async move { task.run().await })
+        };
+        let end = until_it_ends(run, |why| task.fell(why), &stop).await;
+        if end == End::Stopped || !task.finds_another().await {
+            break;
+        }
+    }
     if stop.is_cancelled() {
         states.remove(&name);
+    }
+}
+
+/// How long a peer is left alone after its task panicked.
+const FALLEN_PAUSE: Duration = Duration::from_secs(5);
+
+/// Runs a peer's task, and anew after a pause if it panics: a defect that one peer's answers bring to light
+/// is no reason to tell it nothing any more. `fell` says so.
+async fn until_it_ends(
+    run: impl Fn() -> JoinHandle<End>,
+    fell: impl Fn(&str),
+    stop: &CancellationToken,
+) -> End {
+    loop {
+        let error = match run().await {
+            Ok(end) => return end,
+            Err(error) => error,
+        };
+        if !error.is_panic() || stop.is_cancelled() {
+            return End::Stopped;
+        }
+        fell(&error.to_string());
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return End::Stopped,
+            () = tokio::time::sleep(FALLEN_PAUSE) => {}
+        }
     }
 }

@@ -97,11 +97,11 @@ impl PeerStates {
         }
     }
 
-    /// Counts what was taken over of a peer that is on the list.
+    /// Counts what a comparison repaired, or what was taken over of a peer that is on the list: the peer's word.
     pub fn count_repaired(&self, url: &str, repaired: u64) {
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = states.get_mut(url) {
-            state.repaired += repaired;
+            state.repaired = state.repaired.saturating_add(repaired);
         }
     }
 

@@ -204,7 +204,7 @@ impl PeerTask {
             Ok(step) => step,
             // The runtime is going down, or the sender has a defect: begin again with a sweep.
             Err(error) => {
-                warn!(peer.url = %self.name, %error, "the sender to {} failed: {error}", self.name);
+                self.fell(&error.to_string());
                 let now = self.context.clock.now().mono;
                 let step = Step {
                     next: Next::Wait(now.plus(1000)),
@@ -291,6 +291,13 @@ impl PeerTask {
         Err(Failure::SameId(identity.node_id))
     }
 
+    /// Shows that something panicked; where, the log says already.
+    pub(super) fn fell(&self, why: &str) {
+        let failure =
+            format!("a defect of this node stopped replication to it, which begins anew: {why}");
+        self.failed(&failure, true);
+    }
+
     /// Shows what went wrong, and says so once: a peer that is away is not worth a line a second.
     fn failed(&self, failure: &str, is_grave: bool) {
         let known = self.context.states.all().remove(&self.name);
@@ -348,7 +355,7 @@ impl PeerTask {
                     self.differed(differed, repeated);
                     self.context
                         .states
-                        .update(&self.name, |state| state.repaired += differed as u64);
+                        .count_repaired(&self.name, differed as u64);
                     let wall = now.wall.signed();
                     let context = self.context.clone();
                     let repairs = tokio::task::spawn_blocking(move || {

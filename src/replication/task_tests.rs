@@ -1,12 +1,16 @@
 //! A node whose peer answers everything with a page.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use super::discovery_tests::{PATIENCE, node_with, register, system_dns};
+use super::task::End;
 use super::transport::{Call, Identity, Transport, Wait};
+use super::until_it_ends;
 use crate::config::ServiceUrl;
 use crate::node::Node;
 use crate::tls::TlsClient;
@@ -72,4 +76,29 @@ async fn answers_that_are_no_answers_are_counted_as_broken_and_nothing_else() {
     let answered = format!("eurekad_peer_answered_total{{peer=\"{url}\"}}");
     assert_eq!(figure(&node, &answered).await, 0, "no page is an answer");
     node.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_panics_is_run_anew_and_one_that_is_stopped_is_not() {
+    let stop = CancellationToken::new();
+    let (runs, falls) = (AtomicU32::new(0), AtomicU32::new(0));
+    let run = || {
+        let place = runs.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move {
+            assert_eq!(place, 1, "a defect");
+            End::Ourselves
+        })
+    };
+    let fell = |why: &str| {
+        assert!(why.contains("panicked"), "{why}");
+        falls.fetch_add(1, Ordering::Relaxed);
+    };
+    tokio::time::pause();
+    assert_eq!(until_it_ends(run, fell, &stop).await, End::Ourselves);
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+    assert_eq!(falls.load(Ordering::Relaxed), 1);
+    stop.cancel();
+    assert_eq!(until_it_ends(run, fell, &stop).await, End::Stopped);
+    assert_eq!(runs.load(Ordering::Relaxed), 3);
+    assert_eq!(falls.load(Ordering::Relaxed), 1);
 }

@@ -136,6 +136,33 @@ fn a_cancel_spares_only_what_was_registered_after_it() {
 }
 
 #[test]
+fn a_registration_after_a_cancel_outlives_another_cancel_of_the_same_that_came_later_elsewhere() {
+    // The client's clock was ahead when it registered first, and is right when it comes again.
+    let (mut first, mut second) = (Scene::new(&Rules::default()), Scene::new(&Rules::default()));
+    let ahead = first.now.wall.signed() + 720_000;
+    for scene in [&mut first, &mut second] {
+        scene.register(version(ahead, instance("SHOP", "1")));
+        scene.pass(1000);
+    }
+    // Each is told to cancel it, by clocks that differ.
+    first.client(&cancel("SHOP", "1"));
+    second.pass(300_000);
+    second.client(&cancel("SHOP", "1"));
+    let now = first.now.wall.signed();
+    first.register(version(now, instance("SHOP", "1")));
+    assert_eq!(second.peer(&state(&first, Overrides::Whole)), Said::Done);
+    assert!(second.has("SHOP", "1"), "it was acknowledged");
+    let lease = first.lease("SHOP", "1");
+    let (app, id) = (AppName::new("SHOP"), InstanceId::new("1"));
+    second.client(&cancel("SHOP", "1"));
+    let stone = *second.registry.tombstone(&app, &id).expect("it is gone");
+    assert!(
+        stone.ends(Version::of_registration(&lease.image), true),
+        "a cancel of that one is told"
+    );
+}
+
+#[test]
 fn states_made_of_one_in_the_same_millisecond_end_the_same_whatever_their_order() {
     let (mut first, mut second) = pair();
     second.now = first.now;

@@ -13,7 +13,7 @@ use crate::registry::delta::DeltaTail;
 use crate::registry::rules::Rules;
 use crate::registry::status::Status;
 use crate::registry::{Registry, Tombstone};
-use crate::replication::batch::{Plan, Terms};
+use crate::replication::batch::{Known, Plan, Terms};
 use crate::replication::inbound::{self, Fingerprints};
 use crate::replication::outbound::Key;
 use crate::replication::past::{self, Past, Removed};
@@ -436,13 +436,19 @@ impl SimNode {
             is_our_kind,
             validates_data_center_id: false,
         };
-        let registry = &self.published.registry;
-        let removed = past::removals(&self.past(), registry, Plan::asks_about(&items));
-        let mut plan = Plan::of(items, terms, registry, &removed, |app, id, renewal| {
+        let state = &self.published;
+        let removed = past::removals(&self.past(), &state.registry, Plan::asks_about(&items));
+        let sender = Origin::Peer(name.into());
+        let known = Known {
+            state,
+            removed: &removed,
+            sender: &sender,
+        };
+        let mut plan = Plan::of(items, terms, known, |app, id, renewal| {
             self.renew(app, id, renewal, true, time)
         });
         let commands = std::mem::take(&mut plan.commands);
-        let (replies, waits) = self.submit(&commands, &Origin::Peer(name.into()), time);
+        let (replies, waits) = self.submit(&commands, &sender, time);
         if waits {
             self.waiting.push(Waiting::Batch {
                 from: index,
