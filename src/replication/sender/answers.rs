@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::flight::{Flight, Lane, Suspect};
 use super::{
     BACK_OFF_MAX_MS, BACK_OFF_MIN_MS, COMPARE_AGAIN_MS, Effect, Failure, ItemResult, Kind,
-    LOOK_AFTER_MS, MISCOUNTS_MAX, Outcome, REPAIRS_MAX, SUSPECT_MS, Sender, Sweep,
+    LOOK_AFTER_MS, MISCOUNTS_MAX, Outcome, REPAIRS_MAX, SUSPECT_MS, SWEEP_AFTER_MS, Sender, Sweep,
 };
 use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
@@ -158,7 +158,7 @@ impl Sender {
                 effects
             }
             Outcome::TooLong => {
-                let is_shorter = self.pace.is_too_long();
+                let is_shorter = self.pace.is_too_long(now);
                 match flight {
                     Flight::Compare { asked } if is_shorter => {
                         self.succeeded(now);
@@ -177,6 +177,7 @@ impl Sender {
             }
             Outcome::Refused(status) => self.refused(flight, status, now, random),
             Outcome::Failed(failure) => {
+                self.silent_since.get_or_insert(now);
                 match failure {
                     Failure::TimedOut => {
                         let is_too_much = self.pace.waited(now) >= LATE_MS;
@@ -210,6 +211,12 @@ impl Sender {
         }
         if let Some(since) = self.failing_since.take() {
             self.looks |= now.since(since) >= LOOK_AFTER_MS;
+        }
+        if let Some(since) = self.silent_since.take()
+            && now.since(since) >= SWEEP_AFTER_MS
+            && self.kind == Kind::Java
+        {
+            self.sweep_beside();
         }
         self.failures = 0;
         self.miscounts = 0;
@@ -359,6 +366,7 @@ impl Sender {
     /// Success, but not one result per item. If that is no accident, it is success all the same, as the
     /// original takes it; what was not understood is found by heartbeats.
     fn miscounted(&mut self, flight: Flight, now: Millis, random: u64) {
+        self.silent_since = None;
         self.counters.item_errors += 1;
         self.miscounts += 1;
         self.back_off(now, random);
@@ -374,6 +382,7 @@ impl Sender {
     /// batches become smaller until it stands alone, and then it is given up, if the peer answers
     /// anything at all.
     fn refused(&mut self, flight: Flight, status: u16, now: Millis, random: u64) -> Vec<Effect> {
+        self.silent_since = None;
         self.counters.item_errors += 1;
         if let Flight::Renewals { items, .. } = &flight
             && self.kind.is_ours()

@@ -52,7 +52,7 @@ const COMPARE_AGAIN_MS: u64 = 500;
 /// refuses it.
 pub const REPAIRS_MAX: u32 = 20;
 /// Applications that one look at the digests finds at most.
-pub const COMPARE_APPS: usize = 200;
+pub const COMPARE_APPS: usize = 20_000;
 /// How long a comparison waits for changes to come to an end, ms: on a busy node they never do.
 const COMPARE_WAITS_MS: u64 = 1000;
 /// Instances of the log that are told as one piece; behind them the log is read again.
@@ -65,9 +65,12 @@ const MISCOUNTS_MAX: u32 = 3;
 const SUSPECT_MS: u64 = 60_000;
 /// After how long without an answer, ms, a peer is probed that there is nothing to tell.
 const PROBE_AFTER_MS: u64 = 10_000;
-/// After how long without an answer, ms, a Java peer has given up telling this node things: a lease. Their
-/// queues keep changes for a third of that.
-const LOOK_AFTER_MS: u64 = 90_000;
+/// After how long without an answer, ms, a Java peer may have given up telling this node things: its queue keeps
+/// them for half a minute, and it may have been out of reach for longer than it was asked anything.
+const LOOK_AFTER_MS: u64 = 15_000;
+/// After how long without an answer, ms, a Java peer may have been restarted, though nobody refused a connection
+/// in between: what stands before it does not.
+const SWEEP_AFTER_MS: u64 = 5000;
 
 /// What takes turns between changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +137,8 @@ pub struct Sender {
     quiet_until: Millis,
     /// Since when requests fail.
     failing_since: Option<Millis>,
+    /// Since when there was no answer that says anything about what was asked.
+    silent_since: Option<Millis>,
     /// A connection was refused since the peer was met last.
     was_refused: bool,
     /// If it is a Java node, its registry is to be read: it may have been told things meanwhile that no log
@@ -190,6 +195,7 @@ impl Sender {
             failures: 0,
             quiet_until: Millis::ZERO,
             failing_since: None,
+            silent_since: None,
             was_refused: false,
             looks: recovered > Lsn::ZERO,
             is_held_back: false,

@@ -14,6 +14,9 @@ const DIGEST_ITEMS_MIN: usize = 250;
 const QUICK_MS: u64 = 200;
 /// Least time between two probes that only measure the latency, ms.
 const MEASURE_EVERY_MS: u64 = 10_000;
+/// How long after a question was too long longer ones are tried again, ms: what stood before the peer and
+/// refused it may be gone.
+const LONGER_AFTER_MS: u64 = 30_000;
 /// Halvings after which both questions and answers are as small as they become.
 const HALVED_MAX: u32 = {
     let (answer, question) = (
@@ -28,8 +31,9 @@ const HALVED_MAX: u32 = {
 pub(super) struct Pace {
     /// How often the pieces of comparisons have been halved.
     halved: u32,
-    /// Bytes of a question that the peer has not found too long.
+    /// Bytes of a question that the peer has not found too long, and when it found one so last.
     question_max: usize,
+    too_long_at: Option<Millis>,
     renewals: usize,
     /// When the request in flight was made (monotonic).
     asked_at: Millis,
@@ -46,6 +50,7 @@ impl Default for Pace {
         Self {
             halved: 0,
             question_max: QUESTION_BYTES,
+            too_long_at: None,
             renewals: DIGEST_ITEMS,
             asked_at: Millis::ZERO,
             latency: 0,
@@ -106,8 +111,9 @@ impl Pace {
     }
 
     /// The peer does not read a question of this length; `false` if it cannot become shorter.
-    pub(super) fn is_too_long(&mut self) -> bool {
+    pub(super) fn is_too_long(&mut self, now: Millis) -> bool {
         let length = self.question_bytes();
+        self.too_long_at = Some(now);
         self.question_max = (length / 2).max(QUESTION_BYTES_MIN);
         length > QUESTION_BYTES_MIN
     }
@@ -115,6 +121,7 @@ impl Pace {
     /// Whoever is there may read longer questions.
     pub(super) fn forget_length(&mut self) {
         self.question_max = QUESTION_BYTES;
+        self.too_long_at = None;
     }
 
     /// A comparison did not come to its end; `false` if it cannot become smaller.
@@ -126,6 +133,10 @@ impl Pace {
 
     /// A comparison came to its end.
     pub(super) fn compared(&mut self, now: Millis) {
+        let is_long_ago = |at: Millis| now.since(at) >= LONGER_AFTER_MS;
+        if self.question_max < QUESTION_BYTES && self.too_long_at.is_none_or(is_long_ago) {
+            self.question_max = (self.question_max * 2).min(QUESTION_BYTES);
+        }
         if self.halved > 0 && self.is_quick(now) {
             self.halved -= 1;
         }

@@ -85,6 +85,37 @@ fn a_peer_that_reads_no_question_at_all_is_a_failure_but_not_for_ever() {
 }
 
 #[test]
+fn a_question_that_was_too_long_once_is_not_kept_short_for_ever() {
+    let mut rig = Rig::differing(2000, &["SHOP"]);
+    let length = |rig: &Rig| rig.sender.pace.question_bytes();
+    for _ in 0..3 {
+        rig.question();
+        rig.answer(Outcome::TooLong);
+    }
+    let short = length(&rig);
+    assert_eq!(short, QUESTION_BYTES / 8);
+    for (ms, expected) in [(1000, short), (30_000, 2 * short), (1, 4 * short)] {
+        rig.scene.pass(ms);
+        loop {
+            match rig.next() {
+                Next::Ask(Ask::Compare { .. }) => break,
+                Next::Ask(Ask::Digests) => {
+                    rig.answer(Outcome::Digests(vec!["SHOP".into()]));
+                }
+                Next::Ask(_) => {
+                    rig.answer(Outcome::Known(ours()));
+                }
+                Next::Wait(_) => {
+                    rig.rest();
+                }
+            }
+        }
+        rig.answer(Outcome::Compared(Compared::default().into()));
+        assert_eq!(length(&rig), expected, "after {ms} ms");
+    }
+}
+
+#[test]
 fn what_an_answer_leaves_out_is_asked_next() {
     let mut rig = Rig::differing(10, &["OTHER", "SHOP", "ZOO"]);
     let (asked, _) = rig.question();
@@ -337,7 +368,10 @@ fn batches_that_are_small_and_late_are_no_smaller_than_the_latency_of_the_link_m
         rig.scene.pass(3000);
         match ask {
             Ask::Batch(items) => {
-                sizes.push(items.len());
+                // It is swept too.
+                if matches!(items[0], Item::Register { .. }) {
+                    sizes.push(items.len());
+                }
                 rig.took(items.len());
             }
             Ask::Probe => {
@@ -386,5 +420,5 @@ fn a_link_that_carries_no_more_is_measured_now_and_then_and_not_all_the_time() {
             break;
         }
     }
-    assert!((1..=10).contains(&probes), "{probes} of {batches}");
+    assert!((1..=15).contains(&probes), "{probes} of {batches}");
 }

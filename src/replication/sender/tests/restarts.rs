@@ -41,6 +41,31 @@ fn a_java_peer_that_refused_connections_is_swept_once() {
 }
 
 #[test]
+fn a_java_peer_behind_something_that_answers_for_it_is_swept_when_it_was_silent() {
+    for failure in [
+        Failure::Broken("closed".into()),
+        Failure::Status(503),
+        Failure::TimedOut,
+    ] {
+        let mut rig = Rig::with(Kind::Java);
+        rig.scene.register(instance("SHOP", "1"));
+        rig.settle();
+        for dirty in 0..6 {
+            rig.scene
+                .register(version(1000 + dirty, instance("SHOP", "2")));
+            assert!(matches!(rig.ask(), Ask::Batch(_)));
+            rig.answer(Outcome::Failed(failure.clone()));
+            rig.rest();
+        }
+        assert_eq!(rig.batch(), ["register 2"]);
+        rig.took(1);
+        assert_eq!(rig.batch(), ["beat 1", "beat 2"], "{failure}");
+        rig.took(2);
+        assert!(matches!(rig.next(), Next::Wait(_)));
+    }
+}
+
+#[test]
 fn a_java_peer_that_refused_connections_from_the_start_is_swept() {
     let scene = Scene::new(&Rules::default());
     let sender = Sender::new(Place::Cursor(Lsn(1)), Lsn(1), scene.now.mono);
@@ -137,8 +162,8 @@ fn a_peer_of_our_own_kind_that_refused_connections_is_compared() {
 }
 
 #[test]
-fn a_java_peer_that_was_away_for_longer_than_a_lease_is_looked_at() {
-    for (away, is_looked_at) in [(60_000, false), (LOOK_AFTER_MS, true)] {
+fn a_java_peer_that_was_away_for_long_enough_to_give_up_is_looked_at() {
+    for (away, is_looked_at) in [(10_000, false), (LOOK_AFTER_MS, true)] {
         let mut rig = Rig::with(Kind::Java);
         assert!(matches!(rig.next(), Next::Wait(_)), "a new node copies");
         rig.scene.pass(PROBE_AFTER_MS + 1);
