@@ -76,11 +76,6 @@ impl Sender {
                 }
             }
         }
-        let was_gone = std::mem::take(&mut self.was_refused);
-        if was_gone && kind == Kind::Java {
-            // It has begun anew since, with what it got of others, and cannot say what it lacks.
-            self.sweep_beside();
-        }
         self.met = kind.clone();
         self.kind = kind;
     }
@@ -90,7 +85,11 @@ impl Sender {
         let Some(flight) = self.flight.take() else {
             return Vec::new();
         };
-        self.heard_at = now;
+        if matches!(outcome, Outcome::Failed(_)) {
+            self.is_silent = true;
+        } else {
+            self.heard(now);
+        }
         self.suspect.take_if(|suspect| {
             let is_told = flight.items().iter().any(|item| item.key() == suspect.key);
             let is_over = now.since(suspect.since) >= SUSPECT_MS;
@@ -177,7 +176,6 @@ impl Sender {
             }
             Outcome::Refused(status) => self.refused(flight, status, now, random),
             Outcome::Failed(failure) => {
-                self.silent_since.get_or_insert(now);
                 match failure {
                     Failure::TimedOut => {
                         let is_too_much = self.pace.waited(now) >= LATE_MS;
@@ -188,7 +186,7 @@ impl Sender {
                 }
                 self.put_back(flight);
                 self.back_off(now, random);
-                self.was_refused |= matches!(failure, Failure::Refused(_));
+                self.may_be_new |= matches!(failure, Failure::Refused(_));
                 let is_unknown = match failure {
                     Failure::Connect(_)
                     | Failure::Refused(_)
@@ -205,17 +203,22 @@ impl Sender {
         }
     }
 
+    /// There is an answer. What may have happened while there was none?
+    fn heard(&mut self, now: Millis) {
+        if std::mem::take(&mut self.is_silent) {
+            let away = now.since(self.heard_at);
+            self.looks |= away >= LOOK_AFTER_MS;
+            self.may_be_new |= away >= SWEEP_AFTER_MS;
+        }
+        self.heard_at = now;
+    }
+
     pub(super) fn succeeded(&mut self, now: Millis) {
         if self.failures > 0 {
             self.compare_at = now;
         }
-        if let Some(since) = self.failing_since.take() {
-            self.looks |= now.since(since) >= LOOK_AFTER_MS;
-        }
-        if let Some(since) = self.silent_since.take()
-            && now.since(since) >= SWEEP_AFTER_MS
-            && self.kind == Kind::Java
-        {
+        if std::mem::take(&mut self.may_be_new) && self.kind == Kind::Java {
+            // It has begun anew since, with what it got of others, and cannot say what it lacks.
             self.sweep_beside();
         }
         self.failures = 0;
@@ -366,7 +369,6 @@ impl Sender {
     /// Success, but not one result per item. If that is no accident, it is success all the same, as the
     /// original takes it; what was not understood is found by heartbeats.
     fn miscounted(&mut self, flight: Flight, now: Millis, random: u64) {
-        self.silent_since = None;
         self.counters.item_errors += 1;
         self.miscounts += 1;
         self.back_off(now, random);
@@ -382,7 +384,6 @@ impl Sender {
     /// batches become smaller until it stands alone, and then it is given up, if the peer answers
     /// anything at all.
     fn refused(&mut self, flight: Flight, status: u16, now: Millis, random: u64) -> Vec<Effect> {
-        self.silent_since = None;
         self.counters.item_errors += 1;
         if let Flight::Renewals { items, .. } = &flight
             && self.kind.is_ours()
@@ -459,7 +460,6 @@ impl Sender {
     /// Doubles the pause, up to a bound, and spreads it by half, so that peers that failed together are
     /// not tried together. Never more often than once a second.
     fn back_off(&mut self, now: Millis, random: u64) {
-        self.failing_since.get_or_insert(now);
         self.is_late = true;
         self.counters.failures += 1;
         self.failures = self.failures.saturating_add(1);

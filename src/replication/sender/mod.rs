@@ -64,7 +64,7 @@ const MISCOUNTS_MAX: u32 = 3;
 /// How long an instance that was refused alone is remembered, ms.
 const SUSPECT_MS: u64 = 60_000;
 /// After how long without an answer, ms, a peer is probed that there is nothing to tell.
-const PROBE_AFTER_MS: u64 = 10_000;
+const PROBE_AFTER_MS: u64 = 3000;
 /// After how long without an answer, ms, a Java peer may have given up telling this node things: its queue keeps
 /// them for half a minute, and it may have been out of reach for longer than it was asked anything.
 const LOOK_AFTER_MS: u64 = 15_000;
@@ -135,18 +135,16 @@ pub struct Sender {
     miscounts: u32,
     failures: u32,
     quiet_until: Millis,
-    /// Since when requests fail.
-    failing_since: Option<Millis>,
-    /// Since when there was no answer that says anything about what was asked.
-    silent_since: Option<Millis>,
-    /// A connection was refused since the peer was met last.
-    was_refused: bool,
+    /// A request has failed without an answer since there was one last.
+    is_silent: bool,
+    /// Whoever is there may have been started since it answered last.
+    may_be_new: bool,
     /// If it is a Java node, its registry is to be read: it may have been told things meanwhile that no log
     /// brings here.
     looks: bool,
     /// Comparisons wait.
     is_held_back: bool,
-    /// The last request ended.
+    /// The last answer came, of whatever sort.
     heard_at: Millis,
     was_changes: bool,
     /// How many requests had been made when each of [`Turn::ALL`] had its turn last.
@@ -194,9 +192,8 @@ impl Sender {
             miscounts: 0,
             failures: 0,
             quiet_until: Millis::ZERO,
-            failing_since: None,
-            silent_since: None,
-            was_refused: false,
+            is_silent: false,
+            may_be_new: false,
             looks: recovered > Lsn::ZERO,
             is_held_back: false,
             heard_at: now,
