@@ -393,6 +393,46 @@ fn connections_that_dawdle_are_closed() {
     victim.assert_untouched();
 }
 
+/// The time for a body is so long here that whoever waited for it would never be answered.
+#[test]
+fn large_bodies_that_never_end_hold_up_neither_clients_nor_peers() {
+    let mut victim = Victim::start(&["--eurekad.body-timeout=1h"]);
+    let batch = |length: usize, sent: usize| {
+        let length = format!("Content-Length: {length}");
+        let target = "/eureka/peerreplication/batch/";
+        let mut bytes = request("POST", target, &[JSON, &length], b"");
+        bytes.extend_from_slice(b"{\"replicationList\":[]");
+        bytes.resize(bytes.len() + sent, b' ');
+        bytes
+    };
+    let (told, first) = std::sync::mpsc::sync_channel(600);
+    for sent in [150_000, 700_000].repeat(150) {
+        let mut slow = victim.connect();
+        // Whoever is refused already need not take the rest.
+        let _ = slow.send(&batch(9_000_000, sent));
+        let told = told.clone();
+        std::thread::spawn(move || {
+            if let Ok(answer) = slow.receive() {
+                let _ = told.send(answer);
+            }
+        });
+    }
+    for id in ["one", "two", "three"] {
+        let registration = Registration::new("GOOD", id);
+        victim.expect(id, &registration.register(), 204);
+        let gone = request("DELETE", &format!("/eureka/apps/GOOD/{id}"), &[], b"");
+        victim.expect(id, &gone, 200);
+    }
+    let mut whole = batch(300_022, 300_000);
+    whole.push(b'}');
+    victim.expect("a peer's batch", &whole, 200);
+    let refused = first.recv().expect("somebody had to give way");
+    assert_eq!((refused.status, refused.body.len()), (503, 0));
+    let reason = refused.header("x-eurekad-reason").unwrap_or_default();
+    assert!(reason.contains("memory for bodies"), "{reason}");
+    victim.assert_untouched();
+}
+
 #[test]
 fn a_slow_head_is_closed_while_an_idle_connection_may_wait() {
     let mut victim = Victim::start(&[

@@ -36,6 +36,7 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use self::args::{Cli, Command, OverridesCommand, StoreCommand, ViewArgs};
@@ -43,7 +44,7 @@ use self::client::{Client, ServerEnvironment};
 use self::failure::{Exit, Failure, Outcome};
 use self::screen::Screen;
 use self::text::Moments;
-use crate::config::{CLIENT_COMMANDS, Secret};
+use crate::config::{CLIENT_COMMANDS, Secret, mask};
 
 /// Runs the command that `arguments` (behind the program's name) ask for, to its end; `None` if they
 /// are for the server.
@@ -70,7 +71,8 @@ pub fn run(
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let mut cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            mask_urls(&mut error);
             // Help goes to standard output, which may be closed by now.
             let _ = error.print();
             let code = if error.use_stderr() {
@@ -289,6 +291,18 @@ fn wait(answer: impl Future<Output = Outcome>) -> Outcome {
         .block_on(answer)
 }
 
+/// What was typed at the wrong place may be a URL with a password, and is repeated in the message.
+fn mask_urls(error: &mut clap::Error) {
+    let typed = [ContextKind::InvalidArg, ContextKind::InvalidValue];
+    for kind in typed {
+        let masked = match error.get(kind) {
+            Some(ContextValue::String(text)) if text.contains("://") => mask("", text),
+            Some(_) | None => continue,
+        };
+        error.insert(kind, ContextValue::String(masked));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,6 +341,20 @@ mod tests {
         ] {
             let arguments = arguments.iter().map(OsString::from);
             assert!(run(arguments, std::iter::empty()).is_none());
+        }
+    }
+
+    #[test]
+    fn a_url_at_the_wrong_place_is_repeated_without_its_secrets() {
+        for words in [
+            ["eurekad", "peers", "http://alice:s3cret@n1/"],
+            ["eurekad", "peers", "--limit=http://n1/?token=s3cret"],
+            ["eurekad", "history", "--limit=http://n1/?token=s3cret"],
+        ] {
+            let mut error = Cli::command().try_get_matches_from(words).unwrap_err();
+            mask_urls(&mut error);
+            let text = error.render().to_string();
+            assert!(!text.contains("s3cret"), "{text}");
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::bind::mask;
 use super::error::ConfigError;
 use super::keys;
 use super::name::closest;
@@ -114,7 +115,7 @@ impl Arguments {
                 unknown(name)
             };
             self.errors.push(ConfigError::Argument {
-                argument: format!("--{name}"),
+                argument: mask("", &format!("--{name}")),
                 why,
             });
             return;
@@ -128,7 +129,7 @@ impl Arguments {
             "data-dir" => self.add("eurekad.data-dir", value),
             // Any name may be set, for placeholders; but one that nearly is an option is a slip.
             _ if !is_property && closest(name, OPTIONS.iter().copied()).is_some() => {
-                let argument = format!("--{name}");
+                let argument = mask("", &format!("--{name}"));
                 self.errors.push(ConfigError::Argument {
                     argument,
                     why: unknown(name),
@@ -166,7 +167,7 @@ fn no_command(argument: &str) -> ConfigError {
         None => "there is no such command; eurekad --help lists them".to_owned(),
     };
     ConfigError::Argument {
-        argument: argument.to_owned(),
+        argument: mask("", argument),
         why,
     }
 }
@@ -181,7 +182,7 @@ fn no_option(argument: &str) -> ConfigError {
         None => "neither a command nor an option; --help lists them".to_owned(),
     };
     ConfigError::Argument {
-        argument: argument.to_owned(),
+        argument: mask("", argument),
         why,
     }
 }

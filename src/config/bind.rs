@@ -119,7 +119,7 @@ impl<'a> Binder<'a> {
     pub(super) fn note(&mut self, key: &str, shown: impl Into<String>, origin: Origin) {
         self.settings.push(Setting {
             key: key.to_owned(),
-            value: shown.into(),
+            value: mask_urls(&shown.into()),
             origin,
         });
     }
@@ -306,24 +306,60 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// A value as it may be shown in an error: without the user and password of a URL, and without the
-/// value of whatever is called a secret.
-pub(super) fn mask(name: &str, value: &str) -> String {
+/// A value as it may be shown in an error: without the user and password of a URL, without its query and
+/// fragment, and without the value of whatever is called a secret. What is no URL may be one that was
+/// mistyped.
+pub(crate) fn mask(name: &str, value: &str) -> String {
     if is_secret(name) {
         return "***".to_owned();
     }
-    let start = value.find("://").map_or(0, |at| at + 3);
-    match value.rfind('@') {
-        Some(at) if at >= start => {
-            format!(
-                "{}***{}",
-                value.get(..start).unwrap_or_default(),
-                &value[at..]
-            )
+    let mut items: Vec<String> = Vec::new();
+    for part in value.split(',') {
+        // Passwords and queries may have commas: only what has a scheme begins another URL.
+        match items.last_mut() {
+            Some(item) if !has_scheme(part) => {
+                item.push(',');
+                item.push_str(part);
+            }
+            Some(_) | None => items.push(part.to_owned()),
         }
-        Some(at) => format!("***{}", &value[at..]),
-        None => value.to_owned(),
     }
+    let masked: Vec<String> = items.iter().map(|item| mask_url(item)).collect();
+    masked.join(",")
+}
+
+/// The same for a value that is in force: only URLs are masked.
+fn mask_urls(value: &str) -> String {
+    if value.contains("://") {
+        mask("", value)
+    } else {
+        value.to_owned()
+    }
+}
+
+fn has_scheme(text: &str) -> bool {
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.trim()
+        .split_once("://")
+        .is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.chars().all(is_scheme))
+}
+
+/// One URL, or what was meant as one. A password may have any character, so that all up to the last `@`
+/// may belong to it; if that lies behind a `?` or a `#`, what is the host cannot be told.
+fn mask_url(text: &str) -> String {
+    let start = text.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = text.split_at(start);
+    let extra = rest.find(['?', '#']);
+    let (shown, behind) = match (rest.rfind('@'), extra) {
+        (Some(at), Some(extra)) if extra < at => return format!("{scheme}***"),
+        (_, Some(extra)) => (&rest[..extra], &rest[extra..]),
+        (_, None) => (rest, ""),
+    };
+    let user_info = shown.rfind('@').map_or("", |_| "***");
+    let shown = shown.rfind('@').map_or(shown, |at| &shown[at..]);
+    let hidden = if behind.len() > 1 { "***" } else { "" };
+    let mark = behind.get(..1).unwrap_or_default();
+    format!("{scheme}{user_info}{shown}{mark}{hidden}")
 }
 
 /// Whether a name says that its value is nobody's business.

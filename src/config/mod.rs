@@ -35,6 +35,7 @@ mod value;
 
 pub use args::{CLIENT_COMMANDS, Command};
 pub use bind::Setting;
+pub(crate) use bind::mask;
 pub use choice::Choice;
 pub use compatibility::*;
 pub use error::{ConfigError, ConfigErrors};

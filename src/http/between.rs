@@ -32,7 +32,7 @@ impl Api {
         let bodies = self.bodies.of_our_kind();
         let body = match bodies.read(head.headers, body, limit).await {
             Ok(body) => body,
-            Err(refused) => return answer::empty(refused.0),
+            Err(refused) => return refused.answer(),
         };
         match what {
             Between::Renewals => self.renewals(body.bytes).await,

@@ -5,8 +5,8 @@
 //! or does not say how much (chunked, as Java clients and peers send), and then sends little, keeps nobody
 //! else out. It begins with a small share and takes more, twice as much each time, before it goes on
 //! reading; a compressed one goes on so while it is unpacked. Hence bodies may hold memory and wait for
-//! more, each for the others. Nobody waits for longer than the time that a body may take: the one that
-//! has waited for the longest is refused then, and what it held is the others'.
+//! more, each for the others: who gives way then is said in [`super::room`]. Nobody waits for longer than
+//! the time that a body may take.
 
 use std::io::Read;
 use std::num::NonZero;
@@ -20,10 +20,12 @@ use flate2::read::MultiGzDecoder;
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_ENCODING;
 use hyper::{HeaderMap, StatusCode};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::answer::{self, Answer};
 use super::request::text;
+use super::room::{Budget, NoRoom, Share};
 
 /// Reads bodies within bounds.
 #[derive(Clone, Debug)]
@@ -34,108 +36,6 @@ pub(super) struct BodyReader {
     /// Memory that bodies in flight may take together.
     pub budget: Budget,
     pub decoding: Decoding,
-}
-
-/// Memory for bodies. Small ones have a pool of their own, so that a flood of large ones does not hold up
-/// registrations and real batches. What becomes large moves from the one to the other.
-#[derive(Clone, Debug)]
-pub(super) struct Budget {
-    small: Pool,
-    large: Pool,
-}
-
-/// Kibibytes, and how many they are in all.
-#[derive(Clone, Debug)]
-struct Pool(Arc<Semaphore>, usize);
-
-impl Pool {
-    fn of(kib: usize) -> Self {
-        Self(Arc::new(Semaphore::new(kib)), kib)
-    }
-}
-
-impl Budget {
-    /// Longest body that is small, bytes: more than 250 registrations of some size come to.
-    const SMALL_MAX: usize = 1 << 20;
-    /// What a body begins with, bytes: most registrations, and little enough that as many connections as
-    /// there may be (8192 unless configured) leave half of the pool free if they send no more.
-    const FIRST: usize = 2 << 10;
-
-    pub(super) fn of(small_kib: usize, large_kib: usize) -> Self {
-        Self {
-            small: Pool::of(small_kib),
-            large: Pool::of(large_kib),
-        }
-    }
-
-    /// Where a body of so many bytes has its share, and how many kibibytes that is. One that is longer than
-    /// all of it, as the configuration may allow, is read when no other is.
-    fn of_body(&self, bytes: usize) -> (&Arc<Semaphore>, usize) {
-        let Pool(pool, all) = if bytes <= Self::SMALL_MAX {
-            &self.small
-        } else {
-            &self.large
-        };
-        (pool, bytes.div_ceil(1024).clamp(1, *all))
-    }
-}
-
-/// What one body has of the [`Budget`]; given back when it is dropped.
-#[derive(Debug)]
-struct Share {
-    budget: Budget,
-    /// When the wait for more is over.
-    deadline: Instant,
-    /// Bytes that it is good for.
-    bytes: usize,
-    held: OwnedSemaphorePermit,
-}
-
-impl Share {
-    /// # Errors
-    /// 503 if there is not that much until `deadline`.
-    async fn of(budget: &Budget, deadline: Instant, bytes: usize) -> Result<Self, BodyRefused> {
-        let (pool, kib) = budget.of_body(bytes);
-        Ok(Self {
-            budget: budget.clone(),
-            deadline,
-            bytes,
-            held: acquire(pool, kib, deadline).await?,
-        })
-    }
-
-    /// Makes it good for so many bytes. What moves to the other pool keeps what it has until it has all of
-    /// it there.
-    ///
-    /// # Errors
-    /// 503 if there is not that much in time.
-    async fn grow(&mut self, bytes: usize) -> Result<(), BodyRefused> {
-        if bytes <= self.bytes {
-            return Ok(());
-        }
-        let (pool, kib) = self.budget.of_body(bytes);
-        if Arc::ptr_eq(pool, self.held.semaphore()) {
-            let more = kib.saturating_sub(self.held.num_permits());
-            self.held.merge(acquire(pool, more, self.deadline).await?);
-        } else {
-            self.held = acquire(pool, kib, self.deadline).await?;
-        }
-        self.bytes = bytes;
-        Ok(())
-    }
-}
-
-async fn acquire(
-    pool: &Arc<Semaphore>,
-    kib: usize,
-    deadline: Instant,
-) -> Result<OwnedSemaphorePermit, BodyRefused> {
-    let kib = u32::try_from(kib).unwrap_or(u32::MAX);
-    let wait = pool.clone().acquire_many_owned(kib);
-    match tokio::time::timeout_at(deadline, wait).await {
-        Ok(Ok(held)) => Ok(held),
-        Ok(Err(_)) | Err(_) => Err(BodyRefused(StatusCode::SERVICE_UNAVAILABLE)),
-    }
 }
 
 /// Reads what has been received, on a thread that may take its time if it is long: the threads that
@@ -175,6 +75,25 @@ impl Decoding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyRefused(pub StatusCode);
 
+impl BodyRefused {
+    /// Without a body, as all of the protocol's errors.
+    pub(super) fn answer(self) -> Answer {
+        match self.0 {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                answer::not_taken("other requests have the memory for bodies, or came faster")
+            }
+            status => answer::empty(status),
+        }
+    }
+}
+
+/// A try later, or at the next server, may find room: Java peers repeat a batch that gets this status.
+impl From<NoRoom> for BodyRefused {
+    fn from(_: NoRoom) -> Self {
+        Self(StatusCode::SERVICE_UNAVAILABLE)
+    }
+}
+
 /// A body, and its share of the memory that bodies may take; dropped when the request is done.
 #[derive(Debug)]
 pub(super) struct ReadBody {
@@ -195,7 +114,8 @@ impl BodyReader {
     ///
     /// # Errors
     /// 413 if it is larger, 408 if it does not come in time, 400 if it is cut off or not what its
-    /// encoding says, 503 if other bodies have the memory that it needs.
+    /// encoding says, 503 if other bodies have the memory that it needs, or need the memory that it has
+    /// and come faster.
     pub(super) async fn read(
         &self,
         headers: &HeaderMap,
@@ -222,6 +142,7 @@ impl BodyReader {
         let deadline = Instant::now() + self.timeout;
         let mut share = Share::of(&self.budget, deadline, most.min(Budget::FIRST)).await?;
         let received = receive(body, most, limit, &mut share).await?;
+        share.complete()?;
         let bytes = if is_gzip {
             self.unzip(received, limit, &mut share).await?
         } else {
@@ -242,7 +163,7 @@ impl BodyReader {
     ) -> Result<Vec<u8>, BodyRefused> {
         let packed_len = packed.len();
         let mut unzip = Unzip::new(packed);
-        let mut room = Unzip::FIRST;
+        let mut room = Unzip::first(packed_len);
         loop {
             // The byte beyond the limit tells that there is more.
             let until = room.min(limit + 1);
@@ -270,9 +191,12 @@ async fn receive(
 ) -> Result<Vec<u8>, BodyRefused> {
     let mut received = Vec::new();
     loop {
-        let frame = tokio::time::timeout_at(share.deadline, body.frame())
-            .await
-            .map_err(|_| BodyRefused(StatusCode::REQUEST_TIMEOUT))?;
+        let frame = tokio::select! {
+            biased;
+            () = share.gives_way() => return Err(NoRoom.into()),
+            frame = tokio::time::timeout_at(share.deadline(), body.frame()) => frame,
+        };
+        let frame = frame.map_err(|_| BodyRefused(StatusCode::REQUEST_TIMEOUT))?;
         let Some(frame) = frame else {
             return Ok(received);
         };
@@ -281,12 +205,13 @@ async fn receive(
         let Ok(piece) = frame.into_data() else {
             continue;
         };
+        share.count(piece.len());
         let length = received.len() + piece.len();
         if length > limit {
             return Err(BodyRefused(StatusCode::PAYLOAD_TOO_LARGE));
         }
-        if length > share.bytes {
-            let twice = share.bytes.saturating_mul(2).min(most);
+        if length > share.bytes() {
+            let twice = share.bytes().saturating_mul(2).min(most);
             share.grow(length.max(twice)).await?;
         }
         received.extend_from_slice(&piece);
@@ -300,8 +225,11 @@ struct Unzip {
 }
 
 impl Unzip {
-    /// Room of the first round, bytes.
-    const FIRST: usize = 64 << 10;
+    /// Room of the first round, bytes: enough for most that is short, and little where it is very short,
+    /// so that a registration in gzip takes as little as one that is not.
+    fn first(packed: usize) -> usize {
+        packed.saturating_mul(6).clamp(4 << 10, 64 << 10)
+    }
 
     fn new(packed: Vec<u8>) -> Self {
         Self {
@@ -323,4 +251,4 @@ impl Unzip {
 
 #[cfg(test)]
 #[path = "body_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-const REGISTRATION: usize = 1 << 20;
-const BATCH: usize = 10 << 20;
+pub(in crate::http) const REGISTRATION: usize = 1 << 20;
+pub(in crate::http) const BATCH: usize = 10 << 20;
 
-type Piece = Result<Bytes, &'static str>;
+pub(in crate::http) type Piece = Result<Bytes, &'static str>;
 
 /// A body whose pieces are sent by hand.
 struct Pieces(mpsc::Receiver<Piece>, Option<usize>);
@@ -40,7 +40,7 @@ impl http_body::Body for Pieces {
 }
 
 /// A body that stays open, of which so many bytes come, and which may say how many there will be.
-fn open(bytes: usize, announced: Option<usize>) -> (mpsc::Sender<Piece>, Body) {
+pub(in crate::http) fn open(bytes: usize, announced: Option<usize>) -> (mpsc::Sender<Piece>, Body) {
     let (sender, receiver) = mpsc::channel(1 + bytes / (16 << 10));
     for piece in vec![b' '; bytes].chunks(16 << 10) {
         sender.try_send(Ok(Bytes::copy_from_slice(piece))).unwrap();
@@ -49,29 +49,28 @@ fn open(bytes: usize, announced: Option<usize>) -> (mpsc::Sender<Piece>, Body) {
 }
 
 /// A body that has come, without a length.
-fn chunked(bytes: usize) -> Body {
+pub(in crate::http) fn chunked(bytes: usize) -> Body {
     open(bytes, None).1
 }
 
-fn reader(small_kib: usize, large_kib: usize) -> BodyReader {
+pub(in crate::http) fn reader(kib: [usize; 3]) -> BodyReader {
     BodyReader {
         timeout: Duration::from_secs(30),
         accept_gzip: true,
-        budget: Budget::of(small_kib, large_kib),
+        budget: Budget::of(kib),
         decoding: Decoding::default(),
     }
 }
 
 /// Kibibytes that nobody has.
-fn free(reader: &BodyReader) -> (usize, usize) {
-    let Budget { small, large } = &reader.budget;
-    (small.0.available_permits(), large.0.available_permits())
+pub(in crate::http) fn free(reader: &BodyReader) -> [usize; 3] {
+    reader.budget.free_kib()
 }
 
-type Reading = JoinHandle<Result<ReadBody, BodyRefused>>;
+pub(in crate::http) type Reading = JoinHandle<Result<ReadBody, BodyRefused>>;
 
 /// Reads a body until nothing more comes of it.
-async fn begin(reader: &BodyReader, body: Body, limit: usize) -> Reading {
+pub(in crate::http) async fn begin(reader: &BodyReader, body: Body, limit: usize) -> Reading {
     let reader = reader.clone();
     let reading = tokio::spawn(async move { reader.read(&HeaderMap::new(), body, limit).await });
     for _ in 0..64 {
@@ -80,19 +79,23 @@ async fn begin(reader: &BodyReader, body: Body, limit: usize) -> Reading {
     reading
 }
 
-async fn length(reader: &BodyReader, body: Body, limit: usize) -> Result<usize, StatusCode> {
+pub(in crate::http) async fn length(
+    reader: &BodyReader,
+    body: Body,
+    limit: usize,
+) -> Result<usize, StatusCode> {
     let read = reader.read(&HeaderMap::new(), body, limit).await;
     read.map(|read| read.bytes.len())
         .map_err(|refused| refused.0)
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(in crate::http) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-async fn unzipped(
+pub(in crate::http) async fn unzipped(
     reader: &BodyReader,
     packed: Vec<u8>,
     limit: usize,
@@ -104,7 +107,7 @@ async fn unzipped(
 
 #[tokio::test(start_paused = true)]
 async fn bodies_that_trickle_or_are_only_announced_keep_nobody_out() {
-    let reader = reader(32 << 10, 96 << 10);
+    let reader = reader([32 << 10, 32 << 10, 96 << 10]);
     let mut trickling = Vec::new();
     for (limit, announced) in [
         (BATCH, None),
@@ -128,7 +131,7 @@ async fn bodies_that_trickle_or_are_only_announced_keep_nobody_out() {
 
 #[tokio::test(start_paused = true)]
 async fn bodies_that_hold_memory_and_wait_for_more_are_refused_in_the_end() {
-    let reader = reader(1 << 10, 8 << 10);
+    let reader = reader([1 << 10, 1 << 10, 8 << 10]);
     let all = free(&reader);
     // Each gets a part, and none of them as much as it needs.
     let mut waiting = Vec::new();
@@ -154,20 +157,23 @@ async fn bodies_that_hold_memory_and_wait_for_more_are_refused_in_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_body_takes_follows_what_has_come_and_goes_with_it() {
-    let reader = reader(32 << 10, 96 << 10);
+    let reader = reader([32 << 10, 32 << 10, 96 << 10]);
     let all = free(&reader);
-    for (bytes, small, large) in [
-        (1, 1..=64, 0..=0),
-        (300 << 10, 300..=600, 0..=0),
-        (1 << 20, 1024..=1024, 0..=0),
-        (3 << 20, 0..=0, 3072..=6144),
+    for (bytes, of) in [
+        (1, [1..=2, 0..=0, 0..=0]),
+        (9 << 10, [9..=16, 0..=0, 0..=0]),
+        (300 << 10, [0..=0, 300..=600, 0..=0]),
+        (1 << 20, [0..=0, 1024..=1024, 0..=0]),
+        (3 << 20, [0..=0, 0..=0, 3072..=6144]),
     ] {
         for end in ["broken off", "failed", "out of time", "complete"] {
             let (sender, body) = open(bytes, None);
             let reading = begin(&reader, body, BATCH).await;
             let left = free(&reader);
-            assert!(small.contains(&(all.0 - left.0)), "{bytes} {left:?}");
-            assert!(large.contains(&(all.1 - left.1)), "{bytes} {left:?}");
+            for place in 0..3 {
+                let taken = all[place] - left[place];
+                assert!(of[place].contains(&taken), "{bytes} {left:?}");
+            }
             match end {
                 "broken off" => {
                     reading.abort();
@@ -196,7 +202,7 @@ async fn what_a_body_takes_follows_what_has_come_and_goes_with_it() {
 
 #[tokio::test]
 async fn packed_bodies_take_what_they_unpack_to() {
-    let reader = reader(32 << 10, 96 << 10);
+    let reader = reader([32 << 10, 32 << 10, 96 << 10]);
     let all = free(&reader);
     for bytes in [0, 1, 64 << 10, 200 << 10, 3 << 20, BATCH] {
         let text: Vec<u8> = (0..=255).cycle().take(bytes).collect();
@@ -204,7 +210,7 @@ async fn packed_bodies_take_what_they_unpack_to() {
         let read = unzipped(&reader, packed.clone(), BATCH).await.unwrap();
         assert!(read.bytes == text, "{bytes}");
         let left = free(&reader);
-        let taken = (all.0 - left.0) + (all.1 - left.1);
+        let taken = all.iter().sum::<usize>() - left.iter().sum::<usize>();
         assert!(taken >= bytes >> 10, "{bytes}: {taken} KiB");
         let both = (bytes + packed.len()) >> 10;
         assert!(taken <= 2 * both + 65, "{bytes}: {taken} KiB");
@@ -219,7 +225,7 @@ async fn packed_bodies_take_what_they_unpack_to() {
 
 #[tokio::test]
 async fn the_limit_counts_before_and_after_unpacking() {
-    let reader = reader(32 << 10, 96 << 10);
+    let reader = reader([32 << 10, 32 << 10, 96 << 10]);
     let exactly = length(&reader, chunked(REGISTRATION), REGISTRATION).await;
     assert_eq!(exactly, Ok(REGISTRATION));
     let more = length(&reader, chunked(REGISTRATION + 1), REGISTRATION).await;
@@ -232,11 +238,11 @@ async fn the_limit_counts_before_and_after_unpacking() {
 
 #[tokio::test]
 async fn large_bodies_leave_room_for_small_ones_and_none_is_too_large_to_be_read_alone() {
-    let reader = reader(4 << 10, 20 << 10);
+    let reader = reader([1 << 10, 4 << 10, 20 << 10]);
     let all = free(&reader);
     let reading = begin(&reader, chunked(20 << 20), 1 << 30).await;
     let first = reading.await.unwrap().unwrap();
-    assert_eq!(free(&reader), (all.0, 0));
+    assert_eq!(free(&reader), [all[0], all[1], 0]);
     assert_eq!(
         length(&reader, chunked(1 << 20), REGISTRATION).await,
         Ok(1 << 20)

@@ -143,7 +143,7 @@ impl Api {
     ) -> Answer {
         match refused {
             BodyRefused(StatusCode::BAD_REQUEST) => self.unreadable(request_type, head),
-            BodyRefused(status) => answer::empty(status),
+            refused => refused.answer(),
         }
     }
 

@@ -16,10 +16,12 @@ pub mod path;
 mod reads;
 mod refusals;
 mod request;
+mod room;
 pub mod server;
 mod status_document;
 mod timed_stream;
 mod traffic;
+mod turns;
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -48,15 +50,16 @@ use crate::types::Millis;
 use crate::wire::accept;
 use crate::wire::{Detail, Dialect, Limits};
 use answer::Answer;
-use body::{BodyReader, Budget, Decoding};
+use body::{BodyReader, Decoding};
 use metrics::Scraper;
 use path::{PathRules, Route};
 use refusals::Refusals;
+use room::Budget;
 use traffic::{Asked, Traffic};
 
-/// Memory that request bodies in flight may take together, KiB: those of which up to 1 MiB has come, and
-/// longer ones.
-const BODY_BUDGET_KIB: (usize, usize) = (32 * 1024, 96 * 1024);
+/// Memory that request bodies in flight may take together, KiB: those of which up to 16 KiB have come, up
+/// to 1 MiB, and longer ones.
+const BODY_BUDGET_KIB: [usize; 3] = [32 * 1024, 32 * 1024, 64 * 1024];
 
 static X_EUREKA_ACCEPT: HeaderName = HeaderName::from_static("x-eureka-accept");
 
@@ -148,7 +151,7 @@ impl Api {
         let bodies = BodyReader {
             timeout: config.server.body_timeout,
             accept_gzip: knobs.gzip_request_bodies == GzipRequestBodies::Accept,
-            budget: Budget::of(BODY_BUDGET_KIB.0, BODY_BUDGET_KIB.1),
+            budget: Budget::of(BODY_BUDGET_KIB),
             decoding: Decoding::default(),
         };
         let index = remembered.index.clone();

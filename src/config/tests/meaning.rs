@@ -253,9 +253,65 @@ fn credentials_are_never_shown() {
         "http://alice:s3,cret@n2:8761/",
         "http://alice:s3cret/@n2/",
         "http://n1/,http://alice:s3cret@n2:x/${nothing}",
+        "http://n1/,http://alice:s3cret@n2/?a=b",
+        "http://alice:pw@n2/?token=s3cret",
+        "http://n2/?token=s3cret",
+        "http://n2/?a=1,token=s3cret,http://n3/",
+        "http://n2/#s3cret",
+        "n2:8761/eureka/?token=s3cret",
+        "http://n2/?mail=a@s3cret",
+        "http://alice:s3?cr/et@n2/#x@y",
+        "http://alice:pw@n2/eureka?token=s3cret,http://alice:s3cret@n3/",
+    ] {
+        let argument = format!("--eureka.client.service-url.defaultZone={wrong}").leak();
+        let refused = Start::args(&[argument]).errors();
+        // What was forgotten is a part of the message, and the value may be, too.
+        let mistyped = Start::args(&[argument.trim_start_matches('-')]).errors();
+        // As this node's own URL some of them will do.
+        let own = format!("--eureka.server.my-url={wrong}").leak();
+        let own = match Start::args(&[own]).try_load() {
+            Ok(loaded) => loaded.print_effective(),
+            Err(errors) => errors.to_string(),
+        };
+        for text in [refused, mistyped, own] {
+            assert!(!text.contains("s3") && !text.contains("alice"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_url_is_still_seen() {
+    for (wrong, shown) in [
+        ("http://n2:x/eureka/", "http://n2:x/eureka/"),
+        ("http://n2/?q=1", "http://n2/?***"),
+        ("http://u:p@n2/?q=1", "http://***@n2/?***"),
+        ("http://n1/,http://u:p@n2:x/", "http://n1/,http://***@n2:x/"),
+        ("http://n1/#", "http://n1/#"),
+        ("tcp://u:p?q@n2/", "tcp://***"),
     ] {
         let argument = format!("--eureka.client.service-url.defaultZone={wrong}").leak();
         let text = Start::args(&[argument]).errors();
-        assert!(!text.contains("s3") && !text.contains("alice"), "{text}");
+        assert!(text.contains(&format!("{shown:?}")), "{text}");
+    }
+}
+
+#[test]
+fn urls_in_force_are_shown_without_credentials_and_queries() {
+    let start = Start::args(&[
+        "--eureka.instance.home-page-url=http://alice:s3cret@n1/?token=s3cret",
+        "--eureka.instance.metadata-map.callback=https://n1/hook?key=s3cret",
+        "--eureka.instance.metadata-map.owner=team?@example.org",
+    ]);
+    let shown = start.load().print_effective();
+    assert!(
+        !shown.contains("s3cret") && !shown.contains("alice"),
+        "{shown}"
+    );
+    for line in [
+        "http://***@n1/?***",
+        "https://n1/hook?***",
+        "= team?@example.org",
+    ] {
+        assert!(shown.contains(line), "{shown}");
     }
 }
