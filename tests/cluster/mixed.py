@@ -288,4 +288,50 @@ def java_restarted(cluster):
     expect(before == after, f"as it was: {after}")
 
 
-SCENARIOS = [mixed_mesh, crashes, spring_client, migration, missed_at_java, java_restarted]
+def java_cut_off(cluster):
+    """after a cut a Java node brings nothing back and loses nothing, and all have what was said on either side"""
+    a, b, j = nodes = cluster.eurekads(2) + [cluster.add(Java)]
+    links = cluster.linked()
+    cluster.start()
+    made = {case: instance("CUT", case) for case in ("gone", "moved", "held", "lifted")}
+    keys = [f"CUT/{case}" for case in made]
+    for one in made.values():
+        j.register(one)
+    equal(nodes, SEEN_S, keys, among=keys)
+    to_java, from_java = [links[a, j], links[b, j]], [links[j, a], links[j, b]]
+    for link in [*to_java, *from_java]:
+        link.set("cut")
+    # The original keeps this beat for the others, and, told that nobody is there, would register it with them.
+    j.beat("CUT", "gone", made["gone"]["lastDirtyTimestamp"])
+    a.cancel("CUT", "gone")
+    # This one comes again, to the node that cannot hear that it went.
+    b.cancel("CUT", "moved")
+    j.register(instance("CUT", "moved"))
+    j.set_status("CUT", "held", "OUT_OF_SERVICE")
+    a.set_status("CUT", "lifted", "OUT_OF_SERVICE")
+    time.sleep(20)
+    for link in [*to_java, *from_java]:
+        link.set("fair")
+    keys.remove("CUT/gone")
+    among = [*keys, "CUT/gone"]
+    found = equal(nodes, SEEN_S, keys, ["CUT/gone"], "after a cut that it outlasts", among=among)[1]
+    for case in ("held", "lifted"):
+        expect(found[f"CUT/{case}"][:2] == ("OUT_OF_SERVICE", "OUT_OF_SERVICE"), f"{case} is overridden: {found}")
+    # Longer than it keeps what it has to tell.
+    for link in [*to_java, *from_java]:
+        link.set("cut")
+    j.set_status("CUT", "moved", "OUT_OF_SERVICE")
+    time.sleep(GIVES_UP_S)
+    for link in [*to_java, *from_java]:
+        link.set("fair")
+    found = equal(nodes, SEEN_S, keys, ["CUT/gone"], "after a cut that it gave up in", among=among)[1]
+    expect(found["CUT/moved"][:2] == ("OUT_OF_SERVICE", "OUT_OF_SERVICE"), f"the word is known: {found}")
+    # What stands before it goes on taking connections.
+    j.kill()
+    time.sleep(5)
+    j.start().ready()
+    after = equal(nodes, SEEN_S, keys, ["CUT/gone"], "it has everything again", among=among)[1]
+    expect(found == after, f"as it was: {after}")
+
+
+SCENARIOS = [mixed_mesh, crashes, spring_client, migration, missed_at_java, java_restarted, java_cut_off]
