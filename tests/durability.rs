@@ -341,6 +341,63 @@ fn a_start_without_the_space_that_is_to_be_left_serves_and_takes_changes_once_it
     server.assert_well();
 }
 
+#[test]
+fn a_node_on_a_volume_without_a_free_byte_starts_again_and_again_and_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = Mounted::tmpfs(dir.path(), 64);
+    let logs = tempfile::tempdir().unwrap();
+    let data = logs.path().join("data");
+    fs::create_dir(dir.path().join("data")).unwrap();
+    std::os::unix::fs::symlink(dir.path().join("data"), &data).unwrap();
+    let server = Server::start(&data, &[]);
+    let mut connection = Connection::open(server.port()).unwrap();
+    for number in 0..20 {
+        assert_eq!(register(&mut connection, number).status, 204);
+    }
+    let known = ids(server.port());
+    server.kill();
+
+    for start in 0..3 {
+        // What the node left free is taken each time, as another program would.
+        let filler = mounted.fill();
+        fs::rename(filler, dir.path().join(format!("filler-{start}"))).unwrap();
+        let mut server = Server::start(&data, &[]);
+        let port = server.port();
+        assert_eq!(ids(port), known, "start {start}");
+        let mut connection = Connection::open(port).unwrap();
+        let answer = register(&mut connection, 100);
+        assert_eq!(answer.status, 503, "start {start}");
+        let reason = answer.header("x-eurekad-reason").expect("a reason");
+        assert!(reason.contains("eurekad.store-min-free"), "{reason}");
+        let renewal = Registration::new("DISK", "disk-0").renew();
+        assert_eq!(connection.exchange(&renewal).unwrap().status, 200);
+        if start < 2 {
+            server.kill();
+            continue;
+        }
+        for start in 0..3 {
+            fs::remove_file(dir.path().join(format!("filler-{start}"))).unwrap();
+        }
+        wait_for("the node to take changes", || {
+            (register(&mut connection, 100).status == 204).then_some(())
+        });
+        server.assert_well();
+        server.kill();
+    }
+    let mut all = known;
+    all.insert("disk-100".to_owned());
+    let server = Server::start(&data, &[]);
+    assert_eq!(ids(server.port()), all);
+    server.kill();
+
+    // Without what was set aside there is nothing to start with, and that is said.
+    fs::remove_file(data.join("reserve")).unwrap();
+    mounted.fill();
+    let (status, log) = Server::spawn(&data, &[]).wait();
+    assert!(!status.success(), "{log}");
+    assert!(log.contains("a start takes up to 5 MiB"), "{log}");
+}
+
 /// Registers until the disk refuses; the ids that were acknowledged.
 fn register_until_refused(connection: &mut Connection) -> BTreeSet<String> {
     let mut acknowledged = BTreeSet::new();

@@ -17,7 +17,8 @@
 //!   [`Opened::notes`]; what cannot is refused or moved aside, never dropped.
 //!
 //! On disk (byte by byte: `migrations/README.md`): the sled database
-//! `log/`, checkpoints `checkpoint-<lsn>` (the two newest, older ones as bases of the past), the `watermark` and the `lock` file.
+//! `log/`, checkpoints `checkpoint-<lsn>` (the two newest, older ones as bases of the past), the `watermark` and the `lock` file, and
+//! `reserve`, space for a start on a full volume.
 
 mod bases;
 mod check;
@@ -36,6 +37,7 @@ mod migrate;
 mod record;
 mod recovery;
 mod replayed;
+mod reserve;
 mod salvage;
 mod salvage_meta;
 mod scratch;

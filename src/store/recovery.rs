@@ -16,7 +16,7 @@ use crate::store::sled_store::SledStore;
 use crate::store::watermark::{self, Found, Watermark, WatermarkFile};
 use crate::store::{
     Loss, LossCause, OnDamage, Opened, Progress, StoreError, StoreOptions, checkpoint, compact,
-    migrate,
+    migrate, reserve,
 };
 use crate::types::{Lsn, Millis};
 
@@ -55,6 +55,7 @@ pub(super) fn open(
         mark: None,
         notes: Vec::new(),
         short_of_space: None,
+        gave_back: false,
         progress,
     };
     let started = recovery.recover()?;
@@ -114,6 +115,8 @@ struct Recovery<'a> {
     mark: Option<Watermark>,
     notes: Vec<String>,
     short_of_space: Option<StoreError>,
+    /// Whether the space for this was given back.
+    gave_back: bool,
     progress: &'a mut dyn FnMut(Progress),
 }
 
@@ -169,7 +172,7 @@ impl Recovery<'_> {
                 self.notes.truncate(notes);
                 self.mend(damage, was_open)
             }
-            Err(other) => Err(other.error),
+            Err(other) => Err(reserve::explain(other.error, &self.log)),
         }
     }
 
@@ -195,13 +198,19 @@ impl Recovery<'_> {
             let tenth = volume.map_or(u64::MAX, |volume| volume.total / 10);
             MIN_FREE.max(file_bytes / 4).min(tenth)
         });
+        let set_aside = if reserve::is_for(self.options) {
+            reserve::missing(&self.options.dir, &self.log)
+        } else {
+            0
+        };
         match files::require_space(
             &self.options.dir,
-            needed,
+            needed.saturating_add(set_aside),
             "to be left (eurekad.store-min-free)",
         ) {
             Err(short) if self.options.opens_when_short => {
                 self.short_of_space = Some(short);
+                self.gave_back = reserve::give_back(&self.options.dir, &self.log);
                 Ok(())
             }
             compared => compared,
@@ -314,6 +323,11 @@ impl Recovery<'_> {
         };
         let watermark = WatermarkFile::open(&self.options.dir, start)?;
         mend::remove_replaced(&self.options.dir)?;
+        if self.gave_back {
+            reserve::keep_rest(&self.options.dir, &self.log);
+        } else if self.short_of_space.is_none() && reserve::is_for(self.options) {
+            reserve::keep(&self.options.dir, &self.log);
+        }
         if let Some(mended) = &inspected.mended {
             self.notes.push(mended.note.clone());
         }

@@ -9,7 +9,9 @@ use crate::store::db::{Database, guarded};
 use crate::store::segment::{self, Covered, Segment, tree_name};
 use crate::store::shared::Shared;
 use crate::store::watermark::WatermarkFile;
-use crate::store::{Durability, LogStore, StoreError, StoreOptions, StoreStats, Trimmed, record};
+use crate::store::{
+    Durability, LogStore, StoreError, StoreOptions, StoreStats, Trimmed, record, reserve,
+};
 use crate::types::{Lsn, Millis};
 
 /// Segments that one trim drops: each takes some 20 ms during which nothing commits.
@@ -28,6 +30,8 @@ pub(super) struct SledStore {
     last: Lsn,
     /// The checkpoint that leads over a hole in front of the next segment.
     base: Lsn,
+    /// Whether space is set aside for the next start.
+    has_reserve: bool,
     /// Why the handle stopped.
     poison: Option<String>,
 }
@@ -48,6 +52,7 @@ impl SledStore {
             next,
             last,
             base,
+            has_reserve: reserve::is_for(options),
             poison: None,
         }
     }
@@ -177,6 +182,9 @@ impl LogStore for SledStore {
                 && let Err(error) = shared.retain_checkpoints(None)
             {
                 tracing::warn!(%error, "cannot remove a checkpoint that is not needed: {error}");
+            }
+            if store.has_reserve {
+                reserve::keep(&shared.dir, &shared.dir.join("log"));
             }
             trimmed.first_lsn = store.shared.first_lsn();
             Ok(trimmed)
