@@ -131,8 +131,9 @@ impl Writer {
         let kinds = if is_replicated { 8 } else { 11 };
         match self.random.below(kinds) {
             0..=3 => {
-                // One in eight brings an old version of the instance.
-                let is_old = self.random.one_in(8);
+                // One in eight brings an old version of the instance. Not as replication: whether that is news
+                // depends on how far back the node remembers a cancel.
+                let is_old = self.random.one_in(8) && !is_replicated;
                 Op::Register {
                     id,
                     status: self.random.pick(&STATUSES),
