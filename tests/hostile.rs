@@ -579,3 +579,42 @@ fn twenty_thousand_names_that_are_not_there_take_no_memory() {
     );
     victim.assert_untouched();
 }
+
+#[test]
+fn answers_that_nobody_reads_take_no_memory() {
+    const ASKED: usize = 400;
+    let mut victim = Victim::start(&[]);
+    let mut connection = victim.connect();
+    for id in 0..60 {
+        let mut registration = Registration::new("LARGE", &format!("large-{id}"));
+        for key in 0..8 {
+            let value = format!("{id:03}{key}").repeat(1000);
+            registration.metadata.insert(format!("key-{key}"), value);
+        }
+        let answer = connection.exchange(&registration.register()).unwrap();
+        assert_eq!(answer.status, 204);
+    }
+    let all = request("GET", "/eureka/apps", &["Accept: application/json"], b"");
+    let bytes = connection.exchange(&all).unwrap().body.len();
+    assert!(bytes > 1 << 20, "{bytes}");
+    let before = victim.server.resident_kib();
+    let mut deaf = victim.connect();
+    deaf.send(&all.repeat(ASKED)).unwrap();
+    // In that time it could have written all of them.
+    for _ in 0..ASKED / 4 {
+        let answer = connection.exchange(&all).unwrap();
+        assert_eq!(answer.body.len(), bytes);
+    }
+    let after = victim.server.resident_kib();
+    let asked = (ASKED * bytes) >> 10;
+    println!("{asked} KiB asked for: {before} KiB before, {after} KiB after");
+    assert!(
+        after < before + (48 << 10),
+        "{before} KiB before, {after} after"
+    );
+    assert!(
+        deaf.receive()
+            .is_ok_and(|answer| answer.body.len() == bytes)
+    );
+    victim.server.assert_well();
+}

@@ -144,7 +144,6 @@ async fn connection(
         .keep_alive(true)
         // Who has said all it wants to say still gets its answer.
         .half_close(true)
-        .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut http = std::pin::pin!(http);
     tokio::select! {
