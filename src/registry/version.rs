@@ -17,6 +17,9 @@ const AHEAD_MAX_MS: i64 = 10 * 365 * 24 * 3_600_000;
 /// How long after a cancel, by the clocks of the servers, a registration without a newer dirty timestamp
 /// still counts as the one that was cancelled, ms. Clocks of nodes are expected to differ by less.
 const CANCEL_REACHES_MS: i64 = 600_000;
+/// How much later another node may have heard of a cancel of its own of the same instance, ms: it compares what
+/// is registered afterwards with that one.
+const OTHER_CANCEL_MS: i64 = 240_000;
 
 /// The version of an instance: the greater one is the newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,11 +70,10 @@ pub(super) fn after(now: Millis, previous: i64) -> i64 {
 /// their version, or whose clock was put back, register again with the same or an older one: their
 /// registration has to tell all nodes, whatever the clocks say, that it is no late news of the one before.
 pub(super) fn after_cancel(dirty: i64, cancelled: Version) -> i64 {
-    // Twice: another node may have heard of a cancel of its own, as much later, and compares with that one.
     let reach = if dirty > cancelled.dirty {
         1
     } else {
-        2 * CANCEL_REACHES_MS
+        CANCEL_REACHES_MS + OTHER_CANCEL_MS
     };
     cancelled.updated.saturating_add(reach)
 }

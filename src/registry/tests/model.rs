@@ -172,9 +172,9 @@ impl Model {
             .iter()
             .filter(of_this)
             .map(|(_, _, dirty, at)| {
-                // Ten minutes later, unless the client says itself that it is a newer one.
+                // Fourteen minutes later, unless the client says itself that it is a newer one.
                 let is_newer = sent.last_dirty_timestamp > *dirty;
-                if is_newer { *at } else { at + 1_200_000 - 1 }
+                if is_newer { *at } else { at + 840_000 - 1 }
             });
         let was_cancelled = self.cancelled.iter().any(|stone| of_this(&stone));
         info.last_updated_timestamp = replaced.into_iter().chain(cancelled).max().unwrap_or(0);
