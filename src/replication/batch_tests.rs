@@ -18,18 +18,11 @@ fn registers(dirty: i64) -> Vec<BatchItem> {
         lease: there.lease("SHOP", "1").clone(),
         caller: Actor::UNKNOWN,
     }]);
-    let (state, now) = (published(&there), there.now);
+    let (state, now) = (there.published(), there.now);
     let message = exchange::message(&ask, &Kind::Java, &state, &Digests::default(), "java", now);
     let items = decode_batch(&message.body, Dialect::Exact, &Limits::default(), 0);
     let items = items.expect("a batch").expect("a list");
     items.into_iter().flatten().collect()
-}
-
-fn published(scene: &Scene) -> Published {
-    Published {
-        registry: scene.registry.clone(),
-        delta: scene.delta.clone(),
-    }
 }
 
 /// Whether such a registration of this sender is carried out.
@@ -39,7 +32,7 @@ fn is_taken(here: &Scene, dirty: i64, sender: &str) -> bool {
         validates_data_center_id: false,
     };
     let known = Known {
-        state: &published(here),
+        state: &here.published(),
         removed: &Removed::default(),
         sender: &Origin::Peer(sender.into()),
     };

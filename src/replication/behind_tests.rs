@@ -36,10 +36,7 @@ impl Rig {
         }
         opened.store.commit(Durability::Disk).unwrap();
         Self {
-            state: Published {
-                registry: scene.registry.clone(),
-                delta: scene.delta.clone(),
-            },
+            state: scene.published(),
             reader: CountingReader::new(opened.reader),
             store: opened.store,
             times: scene.log.iter().map(|record| record.at).collect(),

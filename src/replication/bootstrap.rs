@@ -298,7 +298,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
         Ok(Err(had)) => return had,
         Err(error) => return Had::NoAnswer(format!("its registry cannot be read: {error}")),
     };
-    let (refused, unknown) = (learned.refused, learned.unknown);
+    let (refused, unjudged) = (learned.refused, learned.unjudged());
     if refused > 0 {
         warn!(peer.url = %url, refused, "{refused} instances of {url} cannot be taken over");
     }
@@ -310,10 +310,8 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     if let Err(why) = context.log.submit_in_pieces(request).await {
         return Had::NoAnswer(format!("the copy was not stored: {why}"));
     }
-    if unknown > 0 {
-        return Had::NoAnswer(format!(
-            "the log here cannot be read, which knows whether {unknown} of its instances were removed"
-        ));
+    if let Some(why) = unjudged {
+        return Had::NoAnswer(why);
     }
     Had::Instances(count)
 }

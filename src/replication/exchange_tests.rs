@@ -81,10 +81,7 @@ fn who_asked_is_passed_on_to_our_own_kind_and_to_nobody_else() {
     };
     let digests = Digests::default();
     let ask = Ask::Batch(items);
-    let state = Published {
-        registry: here.registry.clone(),
-        delta: here.delta.clone(),
-    };
+    let state = here.published();
     let body = |kind: &Kind| message(&ask, kind, &state, &digests, "here", here.now).body;
     for is_our_kind in [false, true] {
         let bytes = body(if is_our_kind { &ours } else { &Kind::Java });
@@ -101,10 +98,7 @@ fn who_asked_is_passed_on_to_our_own_kind_and_to_nobody_else() {
             validates_data_center_id: false,
         };
         let known = Known {
-            state: &Published {
-                registry: there.registry.clone(),
-                delta: there.delta.clone(),
-            },
+            state: &there.published(),
             removed: &Removed::default(),
             sender: &Origin::Peer("peer-1".into()),
         };

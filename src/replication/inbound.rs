@@ -350,10 +350,7 @@ mod tests {
                 here.register(instance(app, &format!("{id:02}")));
             }
         }
-        let state = Published {
-            registry: here.registry.clone(),
-            delta: here.delta.clone(),
-        };
+        let state = here.published();
         for bytes in [1, 10_000, ANSWER_BYTES] {
             let mut portions: Vec<Portion> = ["A", "B", "C"].map(Portion::whole).to_vec();
             let (mut told, mut answers) = (Vec::new(), 0);

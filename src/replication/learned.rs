@@ -71,6 +71,16 @@ pub(super) fn learn(
 }
 
 impl Learned {
+    /// Why not all of the list is judged, if that is so.
+    pub(super) fn unjudged(&self) -> Option<String> {
+        (self.unknown > 0).then(|| {
+            format!(
+                "the log here cannot be read, which knows whether {} of its instances were removed",
+                self.unknown
+            )
+        })
+    }
+
     fn take(&mut self, draft: Draft, is_our_kind: bool, registry: &Registry, removed: &Removed) {
         // Right after a registration that node may not have heard of an override.
         let is_untouched = draft.is_untouched();

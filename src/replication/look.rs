@@ -83,20 +83,19 @@ async fn look_once(context: &Context, url: &ServiceUrl) -> Result<(), String> {
         Ok::<Learned, String>(learned)
     });
     let learned = reading.await.map_err(|error| error.to_string())??;
+    let unjudged = learned.unjudged();
     let Learned {
         instances,
         overrides,
         refused,
-        unknown,
         commands,
+        ..
     } = learned;
     if refused > 0 {
         warn!(peer.url = %url, refused, "{refused} instances of {url} cannot be read");
     }
-    if unknown > 0 {
-        return Err(format!(
-            "the log here cannot be read, which knows whether {unknown} of its instances were removed"
-        ));
+    if let Some(why) = unjudged {
+        return Err(why);
     }
     if commands.is_empty() {
         debug!(peer.url = %url, "{url} has nothing that was not heard here");

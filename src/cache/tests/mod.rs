@@ -47,13 +47,6 @@ fn vip(address: &str) -> Key {
     key(Entity::Vip(address.into()))
 }
 
-fn published(scene: &Scene) -> Published {
-    Published {
-        registry: scene.registry.clone(),
-        delta: scene.delta.clone(),
-    }
-}
-
 /// A scene with one instance in each of the applications.
 fn scene(apps: &[&str]) -> Scene {
     let mut scene = Scene::new(&Rules::default());
@@ -65,7 +58,7 @@ fn scene(apps: &[&str]) -> Scene {
 
 /// What a request gets.
 fn ask(cache: &ResponseCache, key: &Key, scene: &Scene) -> Option<Arc<Payload>> {
-    let state = published(scene);
+    let state = scene.published();
     match cache.peek(key, &state) {
         Some(at_hand) => at_hand,
         None => cache.load(key, &state),

@@ -60,7 +60,7 @@ fn a_change_is_seen_at_once_or_with_the_originals_timer() {
             .map(|(before, after)| !is_same(before, after))
             .collect();
         assert_eq!(changed, [true, true, false], "{key:?}");
-        stale.refresh_read_only(&published(&scene));
+        stale.refresh_read_only(&scene.published());
         let refreshed = ask(&stale, &key, &scene);
         assert_eq!(
             text(&refreshed.unwrap()),
@@ -83,7 +83,7 @@ fn what_is_gone_is_gone_at_once_or_with_the_originals_timer() {
         assert!(ask(&fresh, &key, &scene).is_none(), "{key:?}");
         assert!(ask(&stale, &key, &scene).is_some(), "{key:?}");
     }
-    stale.refresh_read_only(&published(&scene));
+    stale.refresh_read_only(&scene.published());
     assert!(ask(&stale, &app("SHOP"), &scene).is_none());
     scene.register(instance("SHOP", "1"));
     assert!(ask(&fresh, &app("SHOP"), &scene).is_some());
@@ -105,7 +105,7 @@ fn an_unknown_name_is_not_remembered_or_until_the_originals_timer() {
     scene.register(instance("SHOP", "1"));
     assert!(ask(&fresh, &app("SHOP"), &scene).is_some());
     assert!(ask(&stale, &app("SHOP"), &scene).is_none());
-    stale.refresh_read_only(&published(&scene));
+    stale.refresh_read_only(&scene.published());
     assert!(ask(&stale, &app("SHOP"), &scene).is_some());
 }
 
@@ -115,7 +115,7 @@ fn the_timer_drops_names_that_are_gone() {
     let mut scene = scene(&["SHOP"]);
     ask(&cache, &app("SHOP"), &scene);
     scene.client(&cancel("SHOP", "1"));
-    cache.refresh_read_only(&published(&scene));
+    cache.refresh_read_only(&scene.published());
     let tier = cache.read_only.as_ref().unwrap();
     assert!(matches!(tier.look(&app("SHOP")), Looked::Unknown));
 }
@@ -148,7 +148,7 @@ fn a_version_moves_with_its_entity_and_with_no_other() {
         Entity::Vip("cart".into()),
     ];
     let versions = |scene: &Scene| {
-        let state = published(scene);
+        let state = scene.published();
         entities.clone().map(|entity| Version::of(&entity, &state))
     };
     let before = versions(&scene);
@@ -165,8 +165,8 @@ fn a_version_moves_with_its_entity_and_with_no_other() {
     let after = versions(&scene);
     assert!(after[1] > before[1]);
     assert_eq!(before[0], after[0]);
-    assert!(Version::of(&Entity::App(AppName::new("NONE")), &published(&scene)).is_none());
-    assert!(Version::of(&Entity::SecureVip("shop".into()), &published(&scene)).is_none());
+    assert!(Version::of(&Entity::App(AppName::new("NONE")), &scene.published()).is_none());
+    assert!(Version::of(&Entity::SecureVip("shop".into()), &scene.published()).is_none());
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn many_threads_that_miss_share_one_answer() {
     let mut scene = scene(&["SHOP", "CART"]);
     for round in 0..20 {
         scene.register(version(101 + round, instance("SHOP", "1")));
-        let state = published(&scene);
+        let state = scene.published();
         let start = std::sync::Barrier::new(8);
         let answers: Vec<Arc<Payload>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
@@ -279,7 +279,7 @@ fn many_threads_that_miss_share_one_answer() {
 fn an_answer_never_mixes_fragments_of_two_positions() {
     let cache = ResponseCache::new(settings());
     let mut scene = scene(&["SHOP", "CART"]);
-    let old = published(&scene);
+    let old = scene.published();
     scene.client(&set("SHOP", "1", Status::Down, None));
     let mut other_form = key(Entity::All);
     // Another form, so that only the fragments could be shared.

@@ -11,12 +11,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::clock::ManualClock;
 use crate::registry::rules::Rules;
-use crate::registry::tests::{START, Said};
+use crate::registry::tests::{START, Said, Scene};
 use crate::store::testing::{FaultStore, Faults, options};
 use crate::store::{Durability, MemDisk, StoreError};
 
 /// How long deltas show a change, ms.
 pub(crate) const RETENTION_MS: u64 = 180_000;
+
+impl Scene {
+    /// What a change log shows of it.
+    pub(crate) fn published(&self) -> Published {
+        Published {
+            registry: self.registry.clone(),
+            delta: self.delta.clone(),
+        }
+    }
+}
 
 /// A change log on a disk in memory, with clocks in the hand of the test. Leases expire: there is
 /// no self-preservation.

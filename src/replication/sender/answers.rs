@@ -115,7 +115,7 @@ impl Sender {
                 self.widen(&flight, now);
                 let newer = newer_there(&flight, &results);
                 let mut effects = self.take_results(&flight, results);
-                self.finish(flight, &newer);
+                self.finish_knowing(flight, &newer);
                 effects.extend(self.look());
                 effects
             }
@@ -126,7 +126,7 @@ impl Sender {
                     let unknown = places.into_iter().filter_map(|place| items.get(place));
                     self.owed_renewals.extend(unknown.map(Item::key));
                 }
-                self.finish(flight, &BTreeSet::new());
+                self.finish(flight);
                 Vec::new()
             }
             Outcome::Digests(differing) => {
@@ -153,7 +153,7 @@ impl Sender {
                     }
                 }
                 let effects = self.take_comparison(found, now);
-                self.finish(flight, &BTreeSet::new());
+                self.finish(flight);
                 effects
             }
             Outcome::TooLong => {
@@ -334,8 +334,13 @@ impl Sender {
         }]
     }
 
-    /// What a request that is done with moves. Of the instances in `newer` the peer has a newer state.
-    fn finish(&mut self, flight: Flight, newer: &BTreeSet<Key>) {
+    /// What a request that is done with moves.
+    fn finish(&mut self, flight: Flight) {
+        self.finish_knowing(flight, &BTreeSet::new());
+    }
+
+    /// The same where the peer has a newer state of the instances in `newer`.
+    fn finish_knowing(&mut self, flight: Flight, newer: &BTreeSet<Key>) {
         match flight {
             Flight::Changes { told, .. } => {
                 if let Some(backlog) = &mut self.backlog {
@@ -374,7 +379,7 @@ impl Sender {
         self.back_off(now, random);
         if self.miscounts > MISCOUNTS_MAX {
             self.miscounts = 0;
-            self.finish(flight, &BTreeSet::new());
+            self.finish(flight);
         } else {
             self.put_back(flight);
         }
@@ -391,7 +396,7 @@ impl Sender {
             // A digest does not become smaller, but what it says can be told in batches.
             self.owed_renewals.extend(items.iter().map(Item::key));
             self.back_off(now, random);
-            self.finish(flight, &BTreeSet::new());
+            self.finish(flight);
             return Vec::new();
         }
         let count = flight.items().len();
@@ -420,7 +425,7 @@ impl Sender {
         }
         self.back_off(now, random);
         // Neither what it was told nor what it was asked is worth another try.
-        self.finish(flight, &BTreeSet::from([key.clone()]));
+        self.finish_knowing(flight, &BTreeSet::from([key.clone()]));
         let (app, id) = key;
         vec![Effect::GaveUp { app, id, status }]
     }

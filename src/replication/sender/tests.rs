@@ -11,7 +11,6 @@ mod turns;
 use std::sync::Arc;
 
 use super::*;
-use crate::changelog::Published;
 use crate::registry::change::Record;
 use crate::registry::command::{Command, Renewal};
 use crate::registry::rules::Rules;
@@ -48,26 +47,40 @@ impl Records for Log<'_> {
 }
 
 impl Rig {
+    /// A peer of this kind that has not been asked anything, and its sender, which goes on at `place`.
+    fn unmet(scene: Scene, place: Place, recovered: Lsn, kind: Kind) -> Self {
+        let sender = Sender::new(place, recovered, scene.now.mono);
+        Self {
+            scene,
+            sender,
+            kind,
+            first: Lsn(1),
+        }
+    }
+
     /// A peer that has everything so far, and has said what it is.
     fn with(kind: Kind) -> Self {
         let scene = Scene::new(&Rules::default());
-        let sender = Sender::new(Place::Cursor(Lsn::ZERO), Lsn::ZERO, scene.now.mono);
-        let mut rig = Self {
-            scene,
-            sender,
-            kind: kind.clone(),
-            first: Lsn(1),
-        };
+        let place = Place::Cursor(Lsn::ZERO);
+        let mut rig = Self::unmet(scene, place, Lsn::ZERO, kind.clone());
         assert!(matches!(rig.ask(), Ask::Probe));
         rig.answer(Outcome::Known(kind));
         rig
     }
 
+    /// A Java peer that has so many leases, for a second.
+    fn with_leases(count: usize) -> Self {
+        let mut rig = Self::with(Kind::Java);
+        for id in 0..count {
+            rig.scene.register(instance("SHOP", &format!("{id:04}")));
+        }
+        rig.settle();
+        rig.scene.pass(1000);
+        rig
+    }
+
     fn next(&mut self) -> Next {
-        let state = Published {
-            registry: self.scene.registry.clone(),
-            delta: self.scene.delta.clone(),
-        };
+        let state = self.scene.published();
         let mut log = Log(&self.scene.log, self.first);
         self.sender.next(self.scene.now.mono, &state, &mut log)
     }

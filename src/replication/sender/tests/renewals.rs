@@ -8,17 +8,6 @@ use super::*;
 type Told = BTreeMap<String, (usize, u64)>;
 
 impl Rig {
-    /// A Java peer that has so many leases.
-    fn with_leases(count: usize) -> Self {
-        let mut rig = Self::with(Kind::Java);
-        for id in 0..count {
-            rig.scene.register(instance("SHOP", &format!("{id:04}")));
-        }
-        rig.settle();
-        rig.scene.pass(1000);
-        rig
-    }
-
     /// For `ms`, during which the peer takes `answers_after` for each answer and every lease
     /// for which `beats` says so is renewed every 10 ms.
     fn tell(&mut self, ms: u64, answers_after: u64, beats: impl Fn(u64, &str) -> bool) -> Told {

@@ -68,13 +68,7 @@ fn a_java_peer_behind_something_that_answers_for_it_is_swept_when_it_was_silent(
 #[test]
 fn a_java_peer_that_refused_connections_from_the_start_is_swept() {
     let scene = Scene::new(&Rules::default());
-    let sender = Sender::new(Place::Cursor(Lsn(1)), Lsn(1), scene.now.mono);
-    let mut rig = Rig {
-        scene,
-        sender,
-        kind: Kind::Java,
-        first: Lsn(1),
-    };
+    let mut rig = Rig::unmet(scene, Place::Cursor(Lsn(1)), Lsn(1), Kind::Java);
     rig.scene.register(instance("SHOP", "1"));
     assert!(matches!(rig.ask(), Ask::Probe));
     rig.answer(refused());
@@ -93,13 +87,7 @@ fn what_is_gone_before_a_peer_is_first_met_is_told_beside_what_there_is() {
         scene.register(instance("SHOP", "before"));
         scene.register(instance("SHOP", "stays"));
         let begun = scene.registry.lsn();
-        let sender = Sender::new(Place::Sweep(begun), Lsn::ZERO, scene.now.mono);
-        let mut rig = Rig {
-            scene,
-            sender,
-            kind: kind.clone(),
-            first: Lsn(1),
-        };
+        let mut rig = Rig::unmet(scene, Place::Sweep(begun), Lsn::ZERO, kind.clone());
         assert!(matches!(rig.ask(), Ask::Probe));
         rig.answer(failed());
         rig.scene.client(&cancel("SHOP", "before"));

@@ -33,14 +33,9 @@ fn changes_and_renewals_take_turns() {
 
 /// A Java peer that has lost so many instances, all of which beat, and says so to every heartbeat.
 fn lost_everything(instances: usize) -> Rig {
-    let mut rig = Rig::with(Kind::Java);
+    let mut rig = Rig::with_leases(instances);
     for id in 0..instances {
-        rig.scene.register(instance("SHOP", &format!("{id:05}")));
-    }
-    rig.settle();
-    rig.scene.pass(5000);
-    for id in 0..instances {
-        rig.renew(&format!("{id:05}"));
+        rig.renew(&format!("{id:04}"));
     }
     rig.scene.pass(1);
     rig
@@ -74,11 +69,7 @@ fn a_change_waits_for_one_request_however_much_the_peer_asks_for() {
 
 #[test]
 fn a_sweep_comes_to_its_end_while_changes_and_renewals_never_do() {
-    let mut rig = Rig::with(Kind::Java);
-    for id in 0..1000 {
-        rig.scene.register(instance("SHOP", &format!("{id:05}")));
-    }
-    rig.settle();
+    let mut rig = Rig::with_leases(1000);
     rig.sender.sweep_instead(rig.scene.registry.lsn());
     let mut requests = 0;
     while rig.sender.cursor().is_none() {
@@ -86,8 +77,8 @@ fn a_sweep_comes_to_its_end_while_changes_and_renewals_never_do() {
         assert!(requests < 30, "it does not end");
         // Three seconds for each, in which an instance is described anew and another one beats.
         rig.scene
-            .register(version(1000 + requests, instance("SHOP", "00001")));
-        rig.renew("00002");
+            .register(version(1000 + requests, instance("SHOP", "0001")));
+        rig.renew("0002");
         let Ask::Batch(items) = rig.ask() else {
             panic!("it tells a Java node nothing else");
         };
@@ -153,10 +144,7 @@ fn what_the_log_says_beyond_the_registry_that_is_looked_at_is_told_with_a_later_
     rig.scene.register(instance("SHOP", "1"));
     rig.settle();
     rig.scene.register(instance("SHOP", "2"));
-    let earlier = Published {
-        registry: rig.scene.registry.clone(),
-        delta: rig.scene.delta.clone(),
-    };
+    let earlier = rig.scene.published();
     // Committed while the registry is looked at.
     rig.scene.client(&cancel("SHOP", "1"));
     rig.scene.register(instance("SHOP", "3"));
