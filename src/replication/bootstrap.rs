@@ -261,6 +261,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     // A copy that moves on goes on, as long as one may be waited for.
     let wait = context.copy_wait(config.registry.wait_when_sync_empty);
     let call = Call::get("apps/", wait);
+    let asked = context.clock.now().wall;
     let answer = match context.transport.send(url, call).await {
         Ok(answer) if answer.status == 200 => answer,
         Ok(answer) => return Had::NoAnswer(Failure::Status(answer.status).to_string()),
@@ -275,7 +276,8 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     }
     let (is_our_kind, limits) = (answer.identity().is_some(), config.limits.of_decoders());
     let is_copying = answer.headers.contains_key(&COPYING);
-    let now = context.clock.now().wall.signed();
+    let answered = context.clock.now().wall;
+    let (now, ahead) = (answered.signed(), answer.ahead(asked, answered));
     let (log, past) = (context.log.clone(), context.past.clone());
     let reading = tokio::task::spawn_blocking(move || {
         let list = wire::decode_applications(&answer.body, &limits, now)
@@ -289,7 +291,8 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
             return Err(Had::Copying);
         }
         let (count, refused) = (list.drafts.len(), list.refused);
-        let mut learned = learn(list.drafts, is_our_kind, &log.snapshot().registry, &*past);
+        let registry = &log.snapshot().registry;
+        let mut learned = learn(list.drafts, is_our_kind, ahead, registry, &*past);
         learned.refused += refused;
         Ok((count, learned))
     });

@@ -1,10 +1,12 @@
 //! Requests to peers as bytes and their answers as outcomes, whatever carries them: the task of a peer
 //! and the simulation of clusters both use these.
 
+use hyper::Method;
 use serde::Serialize;
 
 use super::holds;
 use super::inbound::Compared;
+use super::learned::{Unheard, unheard};
 use super::outbound::Item;
 use super::past::{self, Past, Removed};
 use super::reconcile::{self, Comparison, Digests};
@@ -19,15 +21,23 @@ use crate::registry::status::Status;
 use crate::registry::version::Version;
 use crate::types::{AppName, InstanceId, Millis, Now};
 use crate::wire::batch::{Action, OutgoingItem, decode_batch_response, write_batch};
-use crate::wire::{self, Draft, Limits, Refusal};
+use crate::wire::{self, Draft, Format, Limits, Refusal};
 
 /// Below a peer's base URL: batches, of any kind of peer.
 const BATCH_PATH: &str = "peerreplication/batch/";
 
+/// Below a peer's base URL: what changed lately, of any kind of peer.
+pub const DELTA_PATH: &str = "apps/delta";
+/// Below a peer's base URL: what it says of itself, of any kind of peer.
+pub const STATUS_PATH: &str = "status";
+
 /// A request's path below the peer's base URL, and its body.
 #[derive(Debug)]
 pub struct Message {
+    pub method: Method,
     pub path: &'static str,
+    /// The format that the answer is to have.
+    pub accept: Format,
     pub content_type: &'static str,
     pub body: Vec<u8>,
     /// Whether the peer reads it compressed.
@@ -41,9 +51,14 @@ pub struct Reading<'a> {
     pub digests: &'a Digests,
     /// The application that was compared last.
     pub compared: Option<&'a str>,
+    /// The registry here, and what the log says of what is gone from it.
+    pub registry: &'a Registry,
+    pub past: &'a dyn Past,
     pub limits: Limits,
     /// Wall time, ms, for what the answer does not say.
     pub now: i64,
+    /// How far the clock of the peer is ahead of that, ms.
+    pub ahead: i64,
 }
 
 /// What a comparison's repairs are made with.
@@ -66,22 +81,34 @@ pub fn message(
     now: Now,
 ) -> Message {
     let json = |path, body| Message {
+        method: Method::POST,
         path,
+        accept: Format::Json,
         content_type: "application/json",
         body,
         // The original's servers do not.
         packs: kind.is_ours(),
     };
+    let get = |path, accept| Message {
+        method: Method::GET,
+        path,
+        accept,
+        content_type: "",
+        body: Vec::new(),
+        packs: false,
+    };
     match ask {
         Ask::Probe => json(BATCH_PATH, batch(&[], kind, own_id, now.mono)),
         Ask::Batch(items) => json(BATCH_PATH, batch(items, kind, own_id, now.mono)),
         Ask::Renewals(items) => Message {
-            path: super::RENEWALS_PATH,
             content_type: "application/octet-stream",
-            body: renewals(items),
             // It is all chance.
             packs: false,
+            ..json(super::RENEWALS_PATH, renewals(items))
         },
+        // The original's servers fail to say it in JSON (`protocol.md` 1.10).
+        Ask::Born => get(STATUS_PATH, Format::Xml),
+        Ask::Recent => get(DELTA_PATH, Format::Json),
         Ask::Digests => json(super::DIGEST_PATH, to_json(&digests.root)),
         Ask::Compare {
             asked,
@@ -107,12 +134,15 @@ pub fn answer_max(ask: &Ask, limits: &Limits) -> usize {
     const BATCH: usize = 10 << 20;
     /// The digests of some hundred thousand applications.
     const DIGESTS: usize = 16 << 20;
+    /// Some ten thousand instances that changed within minutes.
+    const RECENT: usize = 32 << 20;
     /// Holds, names, and who asked for what.
     const BESIDE_INSTANCES: usize = 16 << 20;
     // Its texts may be escaped.
     let instance = FIELDS + 2 * limits.metadata_bytes;
     match ask {
-        Ask::Probe => SHORT,
+        Ask::Probe | Ask::Born => SHORT,
+        Ask::Recent => RECENT,
         Ask::Batch(items) => SHORT + (items.len() * instance).min(BATCH.max(instance)),
         Ask::Renewals(items) => SHORT + 4 * items.len(),
         Ask::Digests => DIGESTS,
@@ -127,6 +157,12 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
         (Ask::Renewals(items), 404) => return Outcome::Unknown((0..items.len()).collect()),
         (Ask::Digests, 204) => return Outcome::Digests(Vec::new()),
         (Ask::Compare { .. }, 413) => return Outcome::TooLong,
+        // It has no such thing, or does not give it to this node.
+        (Ask::Born, 400..=500) => return Outcome::Born(None),
+        (Ask::Recent, 400..=500) => {
+            let why = Failure::Status(status).to_string();
+            return Outcome::Recent(Err(why));
+        }
         (_, 200..=299) => {}
         (Ask::Batch(_) | Ask::Renewals(_), 400 | 413 | 500) => return Outcome::Refused(status),
         _ => return Outcome::Failed(Failure::Status(status)),
@@ -148,6 +184,8 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
                 .map(|place| usize::try_from(u32::from_be_bytes(*place)).unwrap_or(usize::MAX))
                 .collect(),
         ),
+        Ask::Born => Outcome::Born(wire::decode_server_birth(body, &reading.limits).ok()),
+        Ask::Recent => Outcome::Recent(recent(body, reading)),
         Ask::Digests => match serde_json::from_slice::<Digests>(body) {
             Ok(theirs) => Outcome::Digests(differing(
                 reading.digests,
@@ -162,6 +200,14 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
             Err(error) => broken(&error),
         },
     }
+}
+
+/// What a Java node lists as changed lately and was not heard here.
+fn recent(body: &[u8], reading: &Reading<'_>) -> Result<Vec<Unheard>, String> {
+    let list = wire::decode_applications(body, &reading.limits, reading.now);
+    let list = list.map_err(|error| format!("it cannot be read: {error}"))?;
+    let (registry, past) = (reading.registry, reading.past);
+    Ok(unheard(list.drafts, reading.ahead, registry, past))
 }
 
 fn broken(error: &impl std::fmt::Display) -> Outcome {

@@ -5,24 +5,36 @@ use crate::registry::change::Origin;
 use crate::registry::rules::Rules;
 use crate::registry::tests::{Scene, cancel, instance, version};
 use crate::replication::batch::{Known, Plan, Terms};
-use crate::replication::outbound::Backlog;
+use crate::replication::outbound::{Backlog, Key};
 use crate::types::Lsn;
 use crate::wire::batch::{ItemAnswer, decode_batch, write_batch_response};
-use crate::wire::{Dialect, Format};
+use crate::wire::Dialect;
 
-fn reading(digests: &Digests) -> Reading<'_> {
+#[derive(Debug)]
+struct NoLog;
+
+impl Past for NoLog {
+    fn removals(&self, _: &[Key]) -> Removed {
+        Removed::default()
+    }
+}
+
+fn reading<'a>(digests: &'a Digests, registry: &'a Registry) -> Reading<'a> {
     Reading {
         digests,
         compared: None,
+        registry,
+        past: &NoLog,
         limits: Limits::default(),
         now: 0,
+        ahead: 0,
     }
 }
 
 #[test]
 fn a_question_that_is_too_long_is_no_failure() {
-    let digests = Digests::default();
-    let reading = reading(&digests);
+    let (digests, scene) = (Digests::default(), Scene::new(&Rules::default()));
+    let reading = reading(&digests, &scene.registry);
     let heard = outcome(
         &Ask::Compare {
             asked: Vec::new(),
@@ -38,8 +50,8 @@ fn a_question_that_is_too_long_is_no_failure() {
 
 #[test]
 fn only_a_batch_response_without_items_answers_a_probe() {
-    let digests = Digests::default();
-    let reading = reading(&digests);
+    let (digests, scene) = (Digests::default(), Scene::new(&Rules::default()));
+    let reading = reading(&digests, &scene.registry);
     let heard = |status, body: &[u8]| outcome(&Ask::Probe, Kind::Java, status, body, &reading);
     // As the original answers an empty list.
     let fine = heard(200, br#"{"responseList":[]}"#);

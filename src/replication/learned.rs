@@ -1,10 +1,12 @@
-//! What a peer's registry says that this node has not heard: a whole list of instances (`GET apps/`) against
-//! what is here. Used for the first copy, and when a Java peer is met whose messages were missed.
+//! What a peer's registry says that this node has not heard: a whole list of instances (`GET apps/`), or what a
+//! Java node lists as changed lately (`GET apps/delta`), against what is here. The whole list is used for the
+//! first copy, and when a Java peer is met whose messages were missed; the other every few seconds.
 //!
 //! Of nodes of our own kind the registry takes the newer state itself. A Java node says no versions of its own,
 //! and some of what it lists is no news: its answer may be half a minute old, and it forgets
-//! overrides. So of its list only what is newer than here is taken, nothing is taken away, and nothing
-//! renewed; what was cancelled or evicted here stays so.
+//! overrides. So only what is clearly newer than here is taken, and nothing is renewed; what was cancelled or
+//! evicted here stays so. That something is missing from a list takes nothing away. A delta says that it went, and
+//! its times tell whether it was cancelled; what may have been evicted there, each node judges for itself.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +14,16 @@ use super::exchange::adoption;
 use super::outbound::Key;
 use super::past::{self, Past, Removed};
 use crate::registry::command::{Command, Overrides};
-use crate::registry::instance::Metadata;
+use crate::registry::instance::{ActionType, Metadata};
+use crate::registry::lease::Lease;
 use crate::registry::status::Status;
-use crate::registry::version::Version;
 use crate::registry::{Recalled, Registry};
 use crate::types::InstanceId;
 use crate::wire::Draft;
+
+/// How much later than here something has to have been said at a Java node to be news, ms: what its clock shows is
+/// known to a second or two.
+const LATER_MS: i64 = 2000;
 
 /// What has to happen here.
 #[derive(Debug, Default)]
@@ -33,11 +39,12 @@ pub(super) struct Learned {
     pub(super) unknown: usize,
 }
 
-/// Compares a peer's list with `registry`. May wait for the disk, for as long as it takes to ask the log about
-/// all that is not here.
+/// Compares a peer's list with `registry`. The clock of a Java node is `ahead` of the one here, ms. May wait for
+/// the disk, for as long as it takes to ask the log about all that is not here.
 pub(super) fn learn(
     drafts: Vec<Draft>,
     is_our_kind: bool,
+    ahead: i64,
     registry: &Registry,
     past: &dyn Past,
 ) -> Learned {
@@ -52,20 +59,7 @@ pub(super) fn learn(
             learned.take(draft, true, registry, &removed);
             continue;
         }
-        match news_of(&draft, registry, &removed) {
-            News::Instance => learned.take(draft, false, registry, &removed),
-            News::Override => {
-                let (app, id) = key_of(&draft);
-                learned.overrides += 1;
-                learned.commands.push(Command::SetStatus {
-                    app,
-                    id,
-                    status: draft.overridden_status,
-                    dirty: None,
-                });
-            }
-            News::Nothing => {}
-        }
+        learned.take_news(draft, ahead, (registry, &removed, past));
     }
     learned
 }
@@ -79,6 +73,34 @@ impl Learned {
                 self.unknown
             )
         })
+    }
+
+    /// Takes what is new of an instance of a Java node.
+    fn take_news(
+        &mut self,
+        draft: Draft,
+        ahead: i64,
+        known @ (registry, removed, _): Known<'_>,
+    ) {
+        match news_of(&draft, ahead, known) {
+            News::Instance => self.take(draft, false, registry, removed),
+            News::Override => {
+                let (app, id) = key_of(&draft);
+                self.overrides += 1;
+                self.commands.push(Command::SetStatus {
+                    app,
+                    id,
+                    status: draft.overridden_status,
+                    dirty: None,
+                });
+            }
+            News::Cancel => {
+                let (app, id) = key_of(&draft);
+                let version = None;
+                self.commands.push(Command::Cancel { app, id, version });
+            }
+            News::Nothing => {}
+        }
     }
 
     fn take(&mut self, draft: Draft, is_our_kind: bool, registry: &Registry, removed: &Removed) {
@@ -100,47 +122,118 @@ impl Learned {
     }
 }
 
+/// Something that was said at a Java node and has not been heard here.
+#[derive(Debug)]
+pub struct Unheard {
+    pub key: Key,
+    /// When it was said, ms by the clock there.
+    pub updated: i64,
+    /// What takes it over.
+    pub commands: Vec<Command>,
+}
+
+/// Compares what a Java node lists as changed lately with `registry`. Its clock is `ahead` of the one here, ms. May
+/// wait for the disk, a moment at most.
+pub(super) fn unheard(
+    drafts: Vec<Draft>,
+    ahead: i64,
+    registry: &Registry,
+    past: &dyn Past,
+) -> Vec<Unheard> {
+    let present = drafts.iter().filter(|draft| !is_deleted(draft));
+    let removed = past::removals(past, registry, present.map(key_of));
+    let unheard = drafts.into_iter().map(|mut draft| {
+        // Whether it lives, a renewal will say.
+        draft.lease_times.vouched_ms = Some(0);
+        let (key, updated) = (key_of(&draft), draft.last_updated_timestamp);
+        let mut learned = Learned::default();
+        learned.take_news(draft, ahead, (registry, &removed, past));
+        Unheard {
+            key,
+            updated,
+            commands: learned.commands,
+        }
+    });
+    unheard.filter(|one| !one.commands.is_empty()).collect()
+}
+
 /// What is new of an instance of a Java node.
 enum News {
     Instance,
     Override,
+    Cancel,
     Nothing,
 }
 
-fn news_of(draft: &Draft, registry: &Registry, removed: &Removed) -> News {
+/// What is here: the registry, what the log says of what is gone from it, and the log.
+type Known<'a> = (&'a Registry, &'a Removed, &'a dyn Past);
+
+fn news_of(draft: &Draft, ahead: i64, (registry, removed, past): Known<'_>) -> News {
     let key = key_of(draft);
     let (app, id) = &key;
-    let theirs = Version {
-        dirty: draft.last_dirty_timestamp,
-        updated: draft.last_updated_timestamp,
-    };
-    let Some(lease) = registry.lease(app.as_str(), id.as_str()) else {
+    let dirty = draft.last_dirty_timestamp;
+    let lease = registry.lease(app.as_str(), id.as_str());
+    if is_deleted(draft) {
+        return match lease {
+            Some(lease)
+                if is_cancelled(draft)
+                    && dirty >= lease.instance().last_dirty_timestamp
+                    && is_later(draft, ahead, lease, past) =>
+            {
+                News::Cancel
+            }
+            _ => News::Nothing,
+        };
+    }
+    let Some(lease) = lease else {
         let stone = registry.tombstone(app, id);
         return match stone.map_or_else(|| removed.of(&key), |stone| Recalled::Removed(*stone)) {
-            Recalled::Removed(stone) if theirs.dirty <= stone.version.dirty => News::Nothing,
+            Recalled::Removed(stone) if dirty <= stone.version.dirty => News::Nothing,
             // The log could not be asked.
             Recalled::Unknown => News::Nothing,
             Recalled::Removed(_) | Recalled::Nothing => News::Instance,
         };
     };
-    let ours = Version::of(lease.instance());
-    if theirs.dirty > ours.dirty {
+    let ours = lease.instance();
+    if dirty > ours.last_dirty_timestamp {
         return News::Instance;
     }
+    // Java nodes put metadata without a newer version of the client's.
+    let has_other_metadata = entries(&draft.metadata) != entries(&ours.metadata);
+    let has_other_override = draft.overridden_status != Status::Unknown
+        && registry.override_of(app, id) != Some(draft.overridden_status);
     // What was done here later, such as lifting it, the other node has not heard of, or had not when the
     // answer was made.
-    let is_later = theirs.dirty == ours.dirty && theirs.updated > ours.updated;
-    // Java nodes put metadata without a newer version of the client's.
-    if is_later && entries(&draft.metadata) != entries(&lease.instance().metadata) {
-        return News::Instance;
+    let is_news = (has_other_metadata || has_other_override)
+        && dirty == ours.last_dirty_timestamp
+        && is_later(draft, ahead, lease, past);
+    match (is_news, has_other_metadata) {
+        (true, true) => News::Instance,
+        (true, false) => News::Override,
+        (false, _) => News::Nothing,
     }
-    let is_other = draft.overridden_status != Status::Unknown
-        && registry.override_of(app, id) != Some(draft.overridden_status);
-    if is_later && is_other {
-        News::Override
-    } else {
-        News::Nothing
+}
+
+/// Whether what happened last to an instance there, happened clearly later than what happened to it last here. By the
+/// clock here: the versions of nodes of our own kind follow the clock that is furthest ahead among them.
+fn is_later(draft: &Draft, ahead: i64, lease: &Lease, past: &dyn Past) -> bool {
+    let there = draft.last_updated_timestamp.saturating_sub(ahead);
+    match past.decided(lease.lsn) {
+        Some(here) => there > here.signed().saturating_add(LATER_MS),
+        None => there > lease.instance().last_updated_timestamp,
     }
+}
+
+fn is_deleted(draft: &Draft) -> bool {
+    draft.action_type == Some(ActionType::Deleted)
+}
+
+/// Whether an instance that is gone was cancelled: it was not old enough to be evicted. Both are removals to a Java
+/// node, of which it tells others the one and not the other (`protocol.md` 3.4). The times are all of its clock.
+fn is_cancelled(draft: &Draft) -> bool {
+    let times = draft.lease_times;
+    let duration = i64::from(draft.lease.duration_secs) * 1000;
+    times.eviction > 0 && times.eviction <= times.last_renewal.saturating_add(duration)
 }
 
 /// The entries in one order, without the one that Java's JSON adds for a map.
@@ -156,11 +249,17 @@ fn key_of(draft: &Draft) -> Key {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::cache::view_for_peer;
+    use std::sync::Arc;
+
+    use crate::cache::{view_for_peer, view_of_image};
+    use crate::changelog::Published;
+    use crate::registry::change::Record;
+    use crate::registry::command::Adoption;
     use crate::registry::rules::Rules;
     use crate::registry::tests::{Scene, cancel, instance, lift, set, version};
+    use crate::types::{Lsn, Millis};
     use crate::wire::batch::{ItemAnswer, decode_batch_response, write_batch_response};
-    use crate::wire::{Format, Limits};
+    use crate::wire::{self, Detail, Format, Limits};
 
     /// What a Java node lists.
     pub(in crate::replication) fn listed(registry: &Registry) -> Vec<Draft> {
@@ -174,19 +273,47 @@ pub(super) mod tests {
         replies.into_iter().filter_map(|one| one.entity).collect()
     }
 
-    /// What the log says of removals that the registry has forgotten.
+    /// A Java node's answer to what changed lately.
+    pub(in crate::replication) fn delta_of(state: &Published) -> Vec<u8> {
+        let (format, detail) = (Format::Json, Detail::Full);
+        let mut body = Vec::new();
+        wire::list_head(&mut body, format, detail, "1", "", false);
+        for (place, (app, images)) in state.delta.net(&state.registry).iter().enumerate() {
+            if place > 0 {
+                body.extend_from_slice(wire::list_separator(format, detail));
+            }
+            let views = images.iter().map(|image| view_of_image(image, ""));
+            wire::list_fragment(&mut body, format, detail, app.as_str(), views);
+        }
+        wire::list_tail(&mut body, format, detail, "1", "", false);
+        body
+    }
+
+    /// What the log says of removals that the registry has forgotten, and of what is there.
     #[derive(Debug, Default)]
-    struct Log(Removed);
+    struct Log(Removed, Vec<Arc<Record>>);
+
+    impl Log {
+        fn of(scene: &Scene) -> Self {
+            Self(Removed::default(), scene.log.clone())
+        }
+    }
 
     impl Past for Log {
         fn removals(&self, _: &[Key]) -> Removed {
             self.0.clone()
         }
+
+        fn decided(&self, change: Lsn) -> Option<Millis> {
+            let record = self.1.iter().find(|record| record.lsn == change);
+            record.map(|record| record.at)
+        }
     }
 
+    /// Learns from the whole list of a Java node. How many instances are taken over, and how many overrides.
     fn learns(here: &mut Scene, java: &Scene) -> (usize, usize) {
-        let log = Log::default();
-        let learned = learn(listed(&java.registry), false, &here.registry, &log);
+        let log = Log::of(here);
+        let learned = learn(listed(&java.registry), false, 0, &here.registry, &log);
         assert_eq!(learned.refused, 0);
         for command in &learned.commands {
             here.peer(command);
@@ -194,9 +321,27 @@ pub(super) mod tests {
         (learned.instances, learned.overrides)
     }
 
+    /// Learns from what a Java node lists as changed lately, whose clock is ahead by so much. How many instances
+    /// that concerns.
+    fn hears(here: &mut Scene, java: &Scene, ahead: i64) -> usize {
+        let body = delta_of(&java.published());
+        let list = wire::decode_applications(&body, &Limits::default(), 0).expect("a list");
+        let unheard = unheard(list.drafts, ahead, &here.registry, &Log::of(here));
+        for command in unheard.iter().flat_map(|one| &one.commands) {
+            here.peer(command);
+        }
+        unheard.len()
+    }
+
     /// Both have heard of the instance; a moment has passed.
     fn both() -> (Scene, Scene) {
+        both_with(0)
+    }
+
+    /// The same with the clock of the Java node ahead, ms.
+    fn both_with(ahead: i64) -> (Scene, Scene) {
         let (mut here, mut java) = (Scene::new(&Rules::default()), Scene::new(&Rules::eureka()));
+        java.now.wall = Millis(java.now.wall.0.saturating_add_signed(ahead));
         here.register(version(200, instance("SHOP", "1")));
         java.pass(1);
         java.peer(&Command::Register(
@@ -302,11 +447,92 @@ pub(super) mod tests {
         here.registry.forget_removals();
         let mut log = Log::default();
         log.0.extend([(key.clone(), stone)]);
-        let learned = learn(listed(&java.registry), false, &here.registry, &log);
+        let learned = learn(listed(&java.registry), false, 0, &here.registry, &log);
         assert!(learned.commands.is_empty());
-        let log = Log(Removed::unknown(&[key]));
-        let learned = learn(listed(&java.registry), false, &here.registry, &log);
+        let log = Log(Removed::unknown(&[key]), Vec::new());
+        let learned = learn(listed(&java.registry), false, 0, &here.registry, &log);
         assert!(learned.commands.is_empty());
         assert_eq!(learned.unknown, 1);
+    }
+
+    #[test]
+    fn what_both_have_heard_of_is_no_news_however_often_it_is_listed() {
+        let (mut here, mut java) = both();
+        for scene in [&mut here, &mut java] {
+            scene.client(&set("SHOP", "1", OUT, None));
+            scene.register(version(300, instance("SHOP", "2")));
+            scene.client(&cancel("SHOP", "2"));
+            scene.pass(60_000);
+        }
+        assert_eq!(hears(&mut here, &java, 0), 0);
+    }
+
+    #[test]
+    fn what_was_said_there_lately_is_heard_once_whatever_the_clocks_say() {
+        for ahead in [0, 300_000, -300_000] {
+            let (mut here, mut java) = both_with(ahead);
+            java.client(&set("SHOP", "1", OUT, None));
+            java.register(version(300, instance("SHOP", "new")));
+            assert_eq!(hears(&mut here, &java, ahead), 2, "{ahead}");
+            assert_eq!(here.override_of("SHOP", "1"), Some(OUT));
+            assert!(here.has("SHOP", "new"));
+            assert_eq!(hears(&mut here, &java, ahead), 0);
+            // What is lifted here is lifted, though the list that is kept there for a while says otherwise.
+            here.pass(3000);
+            here.client(&lift("SHOP", "1", None, None));
+            assert_eq!(hears(&mut here, &java, ahead), 0, "{ahead}");
+            assert_eq!(here.override_of("SHOP", "1"), None);
+        }
+    }
+
+    #[test]
+    fn versions_that_run_ahead_of_the_clock_here_are_no_reason_not_to_listen() {
+        let (mut here, mut java) = both();
+        // Another node, whose clock is ahead, has changed it last.
+        let mut ahead = version(200, instance("SHOP", "1"));
+        ahead.last_updated_timestamp = here.now.wall.signed() + 240_000;
+        here.registry = Scene::new(&Rules::default()).registry;
+        here.log.clear();
+        here.peer(&Command::Adopt(Adoption {
+            instance: ahead.into(),
+            registered: 0,
+            vouched_ms: None,
+            recalled: Recalled::Nothing,
+            overrides: Overrides::Whole,
+        }));
+        let updated = here.instance("SHOP", "1").last_updated_timestamp;
+        assert!(updated > here.now.wall.signed() + 200_000);
+        java.pass(5000);
+        java.client(&set("SHOP", "1", OUT, None));
+        assert_eq!(hears(&mut here, &java, 0), 1);
+        assert_eq!(here.override_of("SHOP", "1"), Some(OUT));
+    }
+
+    #[test]
+    fn a_cancel_is_heard_and_an_eviction_is_not() {
+        for (waits, is_gone) in [(20_000, true), (200_000, false)] {
+            let (mut here, mut java) = both();
+            java.pass(waits);
+            if is_gone {
+                java.client(&cancel("SHOP", "1"));
+            } else {
+                java.evict(0.0, 1);
+            }
+            assert!(!java.has("SHOP", "1"));
+            assert_eq!(hears(&mut here, &java, 0), usize::from(is_gone));
+            assert_eq!(here.has("SHOP", "1"), !is_gone);
+            assert_eq!(hears(&mut here, &java, 0), 0);
+        }
+    }
+
+    #[test]
+    fn who_registered_here_after_a_cancel_there_stays() {
+        for dirty in [200, 300] {
+            let (mut here, mut java) = both();
+            java.client(&cancel("SHOP", "1"));
+            here.pass(10_000);
+            here.register(version(dirty, instance("SHOP", "1")));
+            assert_eq!(hears(&mut here, &java, 0), 0, "{dirty}");
+        }
     }
 }

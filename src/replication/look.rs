@@ -60,6 +60,7 @@ pub(super) async fn look(context: Arc<Context>, url: ServiceUrl, stop: Cancellat
 
 async fn look_once(context: &Context, url: &ServiceUrl) -> Result<(), String> {
     let call = Call::get("apps/", context.copy_wait(LOOK_MAX));
+    let asked = context.clock.now().wall;
     let answer = context
         .transport
         .send(url, call)
@@ -73,12 +74,13 @@ async fn look_once(context: &Context, url: &ServiceUrl) -> Result<(), String> {
         return Ok(());
     }
     let (log, past, limits) = (context.log.clone(), context.past.clone(), context.limits);
-    let now = context.clock.now().wall.signed();
+    let answered = context.clock.now().wall;
+    let (now, ahead) = (answered.signed(), answer.ahead(asked, answered));
     let reading = tokio::task::spawn_blocking(move || {
         let list = wire::decode_applications(&answer.body, &limits, now)
             .map_err(|error| format!("it cannot be read: {error}"))?;
         drop(answer);
-        let mut learned = learn(list.drafts, false, &log.snapshot().registry, &*past);
+        let mut learned = learn(list.drafts, false, ahead, &log.snapshot().registry, &*past);
         learned.refused += list.refused;
         Ok::<Learned, String>(learned)
     });

@@ -15,7 +15,7 @@ use crate::history::index::{Budget, Index, Stop};
 use crate::registry::change::{Actor, Record};
 use crate::registry::{Recalled, Registry, Tombstone};
 use crate::store::StoreError;
-use crate::types::Lsn;
+use crate::types::{Lsn, Millis};
 
 /// Looks into the log and its index for one question; after so many nothing more is looked for, and no
 /// further piece of the index is made.
@@ -70,6 +70,12 @@ pub trait Past: Send + Sync + Debug {
     fn callers(&self, _changes: &[Lsn]) -> HashMap<Lsn, Actor> {
         HashMap::new()
     }
+
+    /// When the change at this position was decided, wall time here; `None` if that is not known any more. Waits for
+    /// the disk.
+    fn decided(&self, _change: Lsn) -> Option<Millis> {
+        None
+    }
 }
 
 /// The instances of which the registry knows nothing: neither a lease nor a removal.
@@ -117,6 +123,21 @@ impl LogPast {
 }
 
 impl LogPast {
+    /// The record at a position, if it is still there and can be read.
+    fn record(&self, lsn: Lsn) -> Result<Option<Arc<Record>>, StoreError> {
+        let state = self.log.snapshot();
+        let recent = state.delta.since(lsn).and_then(|mut since| since.next());
+        let record = match recent {
+            Some(record) => Some(record.clone()),
+            None => match self.log.reader().read(lsn, 1, 1) {
+                Ok(records) => records.into_iter().next(),
+                Err(StoreError::Trimmed { .. } | StoreError::Damaged { .. }) => None,
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(record.filter(|record| record.lsn == lsn))
+    }
+
     fn search(&self, keys: &[Key], mut budget: Budget) -> Removed {
         let reader = self.log.reader();
         let mut removed = Removed::default();
@@ -155,25 +176,21 @@ impl Past for LogPast {
     }
 
     fn callers(&self, changes: &[Lsn]) -> HashMap<Lsn, Actor> {
-        let (state, reader) = (self.log.snapshot(), self.log.reader());
         let mut callers = HashMap::new();
         for lsn in changes.iter().take(self.looks) {
-            let recent = state.delta.since(*lsn).and_then(|mut since| since.next());
-            let record = match recent {
-                Some(record) => Some(record.clone()),
-                None => match reader.read(*lsn, 1, 1) {
-                    Ok(records) => records.into_iter().next(),
-                    Err(StoreError::Trimmed { .. } | StoreError::Damaged { .. }) => None,
-                    Err(error) => {
-                        debug!(%error, "the log cannot say who asked for changes: {error}");
-                        break;
-                    }
-                },
-            };
-            let record = record.filter(|record| record.lsn == *lsn);
-            callers.extend(record.map(|record| (*lsn, record.actor.clone())));
+            match self.record(*lsn) {
+                Ok(record) => callers.extend(record.map(|record| (*lsn, record.actor.clone()))),
+                Err(error) => {
+                    debug!(%error, "the log cannot say who asked for changes: {error}");
+                    break;
+                }
+            }
         }
         callers
+    }
+
+    fn decided(&self, change: Lsn) -> Option<Millis> {
+        self.record(change).ok().flatten().map(|record| record.at)
     }
 }
 
@@ -277,6 +294,8 @@ mod tests {
         let last = rig.log.published().lsn();
         let positions: Vec<Lsn> = (1..=last.0 + 1).map(Lsn).collect();
         let now = past.callers(&positions);
+        let decided = |past: &LogPast| positions.iter().filter_map(|lsn| past.decided(*lsn)).count();
+        assert_eq!(decided(&past) + 1, positions.len());
         // The reader alone, as when the window has passed.
         rig.clock.advance(10);
         let retention_ms = 0;
@@ -287,6 +306,7 @@ mod tests {
         assert!(rig.log.snapshot().delta.since(last).is_none());
         let later = past.callers(&positions[..positions.len() - 1]);
         assert_eq!(now, later);
+        assert_eq!(decided(&past), positions.len(), "one more is there");
         let reasons: Vec<Option<&str>> = positions
             .iter()
             .filter_map(|lsn| now.get(lsn))

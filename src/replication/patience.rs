@@ -17,17 +17,19 @@ const MOST: Duration = Duration::from_secs(5);
 /// The same for an answer that may be long, and is asked for only after a short one has come in time.
 const MOST_OF_LONG: Duration = Duration::from_secs(20);
 /// Kinds of requests.
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 /// The kind that is never the slowest.
 const PROBES: usize = 0;
 
 fn kind_of(ask: &Ask) -> usize {
     match ask {
-        Ask::Probe => PROBES,
+        // Both are small, and the one is asked right after the other.
+        Ask::Probe | Ask::Born => PROBES,
         Ask::Batch(_) => 1,
         Ask::Renewals(_) => 2,
         Ask::Digests => 3,
         Ask::Compare { .. } => 4,
+        Ask::Recent => 5,
     }
 }
 
@@ -67,7 +69,8 @@ impl Patience {
     /// There was no answer in time.
     pub fn exhausted(&mut self, ask: &Ask) {
         let most = match ask {
-            Ask::Probe | Ask::Batch(_) | Ask::Renewals(_) => MOST,
+            // What changed lately may be long, but is not worth that nothing is told meanwhile.
+            Ask::Probe | Ask::Born | Ask::Batch(_) | Ask::Renewals(_) | Ask::Recent => MOST,
             Ask::Digests | Ask::Compare { .. } => MOST_OF_LONG,
         };
         let (most, waited) = (most.max(self.least), self.timeout(ask));

@@ -62,16 +62,20 @@ impl Traffic {
             | Outcome::Items(_)
             | Outcome::Unknown(_)
             | Outcome::Digests(_)
+            | Outcome::Born(_)
+            | Outcome::Recent(Ok(_))
             | Outcome::Compared(_) => &mut self.answered,
-            Outcome::Failed(Failure::Connect(_) | Failure::Refused(_)) => &mut self.connect_errors,
-            Outcome::Failed(Failure::TimedOut) => &mut self.time_outs,
-            Outcome::Failed(Failure::Broken(_) | Failure::Another) | Outcome::WrongCount { .. } => {
-                &mut self.broken_answers
-            }
-            Outcome::Failed(Failure::SameId(_)) => &mut self.same_ids,
-            Outcome::Failed(Failure::Status(_)) | Outcome::Refused(_) | Outcome::TooLong => {
+            Outcome::WrongCount { .. } => &mut self.broken_answers,
+            Outcome::Refused(_) | Outcome::Recent(Err(_)) | Outcome::TooLong => {
                 &mut self.status_errors
             }
+            Outcome::Failed(failure) | Outcome::Unread(failure) => match failure {
+                Failure::Connect(_) | Failure::Refused(_) => &mut self.connect_errors,
+                Failure::TimedOut => &mut self.time_outs,
+                Failure::Broken(_) | Failure::Another => &mut self.broken_answers,
+                Failure::SameId(_) => &mut self.same_ids,
+                Failure::Status(_) => &mut self.status_errors,
+            },
         };
         *counter += 1;
     }

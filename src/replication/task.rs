@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
 use std::time::Duration;
 
-use hyper::Method;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -18,7 +17,7 @@ use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
 use super::reconcile::Digests;
-use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, Place, REPAIRS_MAX, Sender};
+use super::sender::{Ask, Effect, Failure, Kind, Next, Note, Outcome, Place, REPAIRS_MAX, Sender};
 use super::transport::{Answer, COPYING, Call, Wait};
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
@@ -30,7 +29,7 @@ use crate::wire::{Draft, Limits};
 /// Changes that come in quick succession go together: how long the first waits for others.
 const GATHER: Duration = Duration::from_millis(10);
 /// Least time between two notes of how far a peer is.
-const NOTE_PLACE_MS: u64 = 1000;
+const NOTE_EVERY_MS: u64 = 1000;
 /// Longest time between two looks at who is at a URL that led to this node itself.
 const ASK_SELF_EVERY: Duration = Duration::from_secs(30);
 
@@ -72,8 +71,8 @@ impl PeerTask {
     pub(super) async fn run(&self) -> End {
         let now = self.context.clock.now();
         let recovered = self.context.recovered;
-        let place = self.load_place().await;
-        let mut sender = Sender::new(place, recovered, now.mono);
+        let note = self.load_note().await;
+        let mut sender = Sender::new(note, recovered, now.mono);
         let (peers, states) = (&self.context.peers, &self.context.states);
         let mut patience = Patience::new(peers.read_timeout + peers.connect_timeout);
         states.update(&self.name, |_| {});
@@ -87,7 +86,7 @@ impl PeerTask {
             let step;
             (sender, behind, step) = self.step(sender, behind).await;
             self.show(&sender, step.untold_since);
-            noted = self.note_place(&sender, noted).await;
+            noted = self.take_note(&sender, noted).await;
             match (step.next, step.message) {
                 (Next::Ask(ask), Some(message)) => {
                     match self.exchange(&ask, message, &sender, &mut patience).await {
@@ -131,7 +130,7 @@ impl PeerTask {
                 }
             }
             if self.stop.is_cancelled() {
-                self.note_place(&sender, (None, Millis::ZERO)).await;
+                self.take_note(&sender, (None, Millis::ZERO)).await;
                 return End::Stopped;
             }
         }
@@ -225,7 +224,7 @@ impl PeerTask {
         patience: &mut Patience,
     ) -> Exchanged {
         let (transport, clock) = (&self.context.transport, &self.context.clock);
-        let asked = clock.now().mono;
+        let asked = clock.now();
         let call = call(message, ask, patience.timeout(ask), &self.context.limits);
         let answer = match transport.send(&self.url, call).await {
             Ok(answer) => answer,
@@ -241,7 +240,7 @@ impl PeerTask {
                 return Exchanged::Outcome(Outcome::Failed(failure), None);
             }
         };
-        patience.answered_after(ask, Duration::from_millis(clock.now().mono.since(asked)));
+        patience.answered_after(ask, Duration::from_millis(clock.now().mono.since(asked.mono)));
         let is_copying = answer.headers.contains_key(&COPYING);
         self.is_copying.store(is_copying, atomic::Ordering::Relaxed);
         let kind = match self.kind_of(&answer) {
@@ -252,19 +251,24 @@ impl PeerTask {
         if matches!(ask, Ask::Probe) && kind != *sender.kind() {
             info!(peer.url = %self.name, %kind, "replicating to {}, {kind}", self.name);
         }
-        let now = self.context.clock.now().wall.signed();
+        let answered = clock.now().wall;
+        let (now, ahead) = (answered.signed(), answer.ahead(asked.wall, answered));
         let (context, ask) = (self.context.clone(), ask.clone());
         let compared = sender.compared().map(str::to_owned);
         let from = kind.clone();
         let outcome = tokio::task::spawn_blocking(move || {
+            let registry = &context.log.snapshot().registry;
             let digests = matches!(ask, Ask::Digests)
-                .then(|| context.digests.of(&context.log.snapshot().registry))
+                .then(|| context.digests.of(registry))
                 .unwrap_or_default();
             let reading = Reading {
                 digests: &digests,
                 compared: compared.as_deref(),
+                registry,
+                past: &*context.past,
                 limits: context.limits,
                 now,
+                ahead,
             };
             exchange::outcome(&ask, kind, answer.status, &answer.body, &reading)
         });
@@ -325,19 +329,19 @@ impl PeerTask {
             Outcome::WrongCount { sent, got } => {
                 self.failed(&format!("it answers {got} items of {sent}"), true);
             }
+            Outcome::Recent(Err(why)) => {
+                self.does_not_list(why);
+                self.answers(now.wall);
+            }
+            Outcome::Unread(failure) => self.does_not_list(&failure.to_string()),
             Outcome::Known(_)
             | Outcome::Items(_)
             | Outcome::Unknown(_)
             | Outcome::Digests(_)
+            | Outcome::Born(_)
+            | Outcome::Recent(Ok(_))
             | Outcome::Compared(_)
-            | Outcome::TooLong => self.context.states.update(&self.name, |state| {
-                if !state.is_reachable {
-                    info!(peer.url = %self.name, "{} answers", self.name);
-                }
-                state.is_reachable = true;
-                state.last_success = now.wall;
-                state.error = None;
-            }),
+            | Outcome::TooLong => self.answers(now.wall),
         }
         // All conflicts of a batch are one request to the log.
         let mut adopted = Vec::new();
@@ -377,6 +381,15 @@ impl PeerTask {
                     }
                     self.submit(repaired.commands).await;
                 }
+                Effect::Learn(commands) => {
+                    let count = commands.len();
+                    info!(
+                        peer.url = %self.name, count,
+                        "{count} changes at {} that were not heard here are taken over", self.name
+                    );
+                    self.context.states.count_repaired(&self.name, count as u64);
+                    self.submit(of_nobody(commands)).await;
+                }
                 Effect::Look => {
                     let (context, url) = (self.context.clone(), self.url.clone());
                     let looking = look(context, url, self.stop.clone());
@@ -388,8 +401,26 @@ impl PeerTask {
                 ),
             }
         }
-        let nobody = |command| (command, Actor::UNKNOWN);
-        self.submit(adopted.into_iter().map(nobody).collect()).await;
+        self.submit(of_nobody(adopted)).await;
+    }
+
+    fn does_not_list(&self, why: &str) {
+        debug!(
+            peer.url = %self.name, error = why,
+            "what changed lately at {} is not known: {why}", self.name
+        );
+    }
+
+    /// Shows that it answers.
+    fn answers(&self, now: Millis) {
+        self.context.states.update(&self.name, |state| {
+            if !state.is_reachable {
+                info!(peer.url = %self.name, "{} answers", self.name);
+            }
+            state.is_reachable = true;
+            state.last_success = now;
+            state.error = None;
+        });
     }
 
     /// Says that instances differed, and once that repairs do not help.
@@ -460,67 +491,77 @@ impl PeerTask {
         });
     }
 
-    /// Under which the place is noted in the store.
-    fn place_key(&self) -> String {
+    /// Under which the place, and what else is noted, lies in the store.
+    fn note_key(&self) -> String {
         format!("cursor/{}", self.name)
     }
 
-    /// The place that was noted. A peer that nothing is known of is swept, and told what goes from now on, though
+    /// What was noted. A peer that nothing is known of is swept, and told what goes from now on, though
     /// it may be met later; one of which it is not known any more what it heard, because the note cannot be read
     /// or is about a log that has lost its end, is told the whole log besides.
-    async fn load_place(&self) -> Place {
-        let (reader, key) = (self.context.log.reader(), self.place_key());
+    async fn load_note(&self) -> Note {
+        let (reader, key) = (self.context.log.reader(), self.note_key());
         let end = self.context.log.published().lsn();
         let read = tokio::task::spawn_blocking(move || reader.meta_get(&key)).await;
         match read {
-            Ok(Ok(None)) => Place::Sweep(end),
-            Ok(Ok(Some(note))) => Place::noted(&note, &self.context.incarnation, end)
-                .unwrap_or(Place::Sweep(Lsn::ZERO)),
+            Ok(Ok(None)) => Place::Sweep(end).into(),
+            Ok(Ok(Some(text))) => Note::read(&text, &self.context.incarnation, end)
+                .unwrap_or(Place::Sweep(Lsn::ZERO).into()),
             Ok(Err(error)) => {
                 warn!(
                     peer.url = %self.name, %error,
                     "the cursor of {} cannot be read, so it is told everything: {error}", self.name
                 );
-                Place::Sweep(Lsn::ZERO)
+                Place::Sweep(Lsn::ZERO).into()
             }
             // The runtime is going down.
-            Err(_) => Place::Sweep(end),
+            Err(_) => Place::Sweep(end).into(),
         }
     }
 
-    /// Notes the place, not too often: after a crash a stale one means that something is sent again.
-    async fn note_place(
+    /// Notes the place, and what else there is to note, not too often: after a crash a stale one means that something
+    /// is sent again.
+    async fn take_note(
         &self,
         sender: &Sender,
-        noted: (Option<Place>, Millis),
-    ) -> (Option<Place>, Millis) {
+        noted: (Option<Note>, Millis),
+    ) -> (Option<Note>, Millis) {
         let now = self.context.clock.now().mono;
-        let place = sender.place();
-        if Some(place) == noted.0 || now.since(noted.1) < NOTE_PLACE_MS {
+        let note = sender.note();
+        if Some(note) == noted.0 || now.since(noted.1) < NOTE_EVERY_MS {
             return noted;
         }
-        let (reader, key) = (self.context.log.reader(), self.place_key());
-        let note = place.note(&self.context.incarnation);
-        let put = tokio::task::spawn_blocking(move || reader.meta_put(&key, note.as_bytes())).await;
+        let (reader, key) = (self.context.log.reader(), self.note_key());
+        let text = note.text(&self.context.incarnation);
+        let put = tokio::task::spawn_blocking(move || reader.meta_put(&key, text.as_bytes())).await;
         if let Ok(Err(error)) = put {
             debug!(peer.url = %self.name, %error, "noting the cursor of {}: {error}", self.name);
             return (noted.0, now);
         }
-        (Some(place), now)
+        (Some(note), now)
     }
+}
+
+/// Commands that nobody is known to have asked for.
+fn of_nobody(commands: Vec<Command>) -> Vec<(Command, Actor)> {
+    let nobody = |command| (command, Actor::UNKNOWN);
+    commands.into_iter().map(nobody).collect()
 }
 
 /// A question as a request.
 fn call(message: Message, ask: &Ask, wait: Duration, limits: &Limits) -> Call<'static> {
     let Message {
+        method,
         path,
+        accept,
         content_type,
         body,
         packs,
     } = message;
     Call {
-        method: Method::POST,
+        method,
         path,
+        accept,
         content_type,
         body,
         packs,

@@ -3,13 +3,13 @@
 //! else.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderName,
     HeaderValue, USER_AGENT,
 };
 use hyper::{HeaderMap, Method, Request};
@@ -24,6 +24,8 @@ use super::sender::Failure;
 use super::state::{PeerStates, Traffic};
 use crate::config::{ServiceUrl, is_node_id};
 use crate::tls::{self, Connector, TlsClient};
+use crate::types::Millis;
+use crate::wire::Format;
 
 /// Who a node of our own kind is: `NODE-ID;BOOT`, the second part drawn at every start. In requests
 /// and in answers to them; Java peers ignore it.
@@ -35,6 +37,8 @@ pub static COPYING: HeaderName = HeaderName::from_static("x-eurekad-copying");
 pub const LIST_MAX: usize = 256 << 20;
 /// What is read of an answer without success at most, bytes: only its status counts.
 const ERROR_MAX: usize = 64 << 10;
+/// Up to this difference of dates clocks are taken for the same, ms.
+const DATES_DIFFER_MS: i64 = 2000;
 /// Below a peer's base URL: batches, whether or not with a slash at the end.
 const BATCHES: &str = "peerreplication/batch";
 
@@ -66,6 +70,8 @@ pub struct Call<'a> {
     pub method: Method,
     /// Below the peer's base URL.
     pub path: &'a str,
+    /// The format that the answer is to have.
+    pub accept: Format,
     pub content_type: &'static str,
     pub body: Vec<u8>,
     /// Whether the body may be compressed, which not every kind of peer reads.
@@ -81,6 +87,7 @@ impl<'a> Call<'a> {
         Self {
             method: Method::GET,
             path,
+            accept: Format::Json,
             content_type: "",
             body: Vec::new(),
             packs: false,
@@ -127,6 +134,21 @@ impl Answer {
     /// Who answered, if it is of our own kind.
     pub fn identity(&self) -> Option<Identity> {
         Identity::parse(self.headers.get(&NODE)?.to_str().ok()?)
+    }
+
+    /// How far the clock of the peer is ahead of the one here, ms, by the date of the answer; behind, if less than
+    /// nothing. Nothing, if it does not say, or if that is no more than its whole seconds, and a moment on the way,
+    /// may come to.
+    pub fn ahead(&self, asked: Millis, answered: Millis) -> i64 {
+        let date = self.headers.get(DATE).and_then(|date| date.to_str().ok());
+        let Some(date) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else {
+            return 0;
+        };
+        // What is earlier is not believed.
+        let date = date.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let date = i64::try_from(date).unwrap_or(i64::MAX).saturating_add(500);
+        let ahead = date.saturating_sub(asked.signed() / 2 + answered.signed() / 2);
+        if ahead.abs() <= DATES_DIFFER_MS { 0 } else { ahead }
     }
 }
 
@@ -231,7 +253,7 @@ impl Transport {
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(uri)
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, call.accept.content_type())
             .header(ACCEPT_ENCODING, "gzip")
             .header(USER_AGENT, concat!("eurekad/", env!("CARGO_PKG_VERSION")))
             .header("DiscoveryIdentity-Name", "DefaultServer")

@@ -27,6 +27,7 @@ pub use list::{
     list_head, list_separator, list_tail, write_application, write_instance, write_instance_bare,
 };
 pub use xml::list::decode_applications_xml;
+pub use xml::status::decode_server_birth;
 
 /// The two formats of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -33,6 +33,13 @@ impl Sender {
     /// What was told to another kind of node than it was meant for counts as not told. Between nodes of
     /// our own kind the form is the same, so only what is thought of the peer changes.
     pub fn recognise(&mut self, outcome: Outcome, from: Option<Kind>) -> Outcome {
+        let outcome = match (&self.flight, outcome) {
+            (
+                Some(Flight::Recent),
+                Outcome::Failed(failure @ (Failure::TimedOut | Failure::Broken(_))),
+            ) => Outcome::Unread(failure),
+            (_, outcome) => outcome,
+        };
         let Some(from) = from else { return outcome };
         let is_probe = matches!(self.flight, None | Some(Flight::Probe));
         if from == self.kind || is_probe {
@@ -42,7 +49,7 @@ impl Sender {
             // What stands between here and the peer has bounds of its own.
             Outcome::TooLong | Outcome::Refused(413) => outcome,
             // It may have come from there too.
-            Outcome::Failed(_) => {
+            Outcome::Failed(_) | Outcome::Unread(_) => {
                 self.kind = Kind::Unknown;
                 outcome
             }
@@ -76,6 +83,9 @@ impl Sender {
                 }
             }
         }
+        if kind == Kind::Java && self.met != kind {
+            self.java.is_met();
+        }
         self.met = kind.clone();
         self.kind = kind;
     }
@@ -85,10 +95,10 @@ impl Sender {
         let Some(flight) = self.flight.take() else {
             return Vec::new();
         };
-        if matches!(outcome, Outcome::Failed(_)) {
-            self.is_silent = true;
-        } else {
-            self.heard(now);
+        match outcome {
+            Outcome::Failed(_) => self.is_silent = true,
+            Outcome::Unread(_) => {}
+            _ => self.heard(now),
         }
         self.suspect.take_if(|suspect| {
             let is_told = flight.items().iter().any(|item| item.key() == suspect.key);
@@ -141,6 +151,29 @@ impl Sender {
                 self.differing = differing.iter().map(|app| Portion::whole(app)).collect();
                 Vec::new()
             }
+            Outcome::Born(born) => {
+                self.succeeded(now);
+                self.was_born(born, now);
+                self.look()
+            }
+            Outcome::Recent(Ok(unheard)) => {
+                self.succeeded(now);
+                let commands = self.java.read(unheard, now, self.pace.waited(now));
+                let mut effects = self.look();
+                if !commands.is_empty() {
+                    effects.push(Effect::Learn(commands));
+                }
+                effects
+            }
+            Outcome::Recent(Err(_)) => {
+                self.succeeded(now);
+                self.java.was_not_read(now);
+                self.look()
+            }
+            Outcome::Unread(_) => {
+                self.java.was_not_read(now);
+                Vec::new()
+            }
             Outcome::Compared(found) => {
                 self.succeeded(now);
                 self.pace.compared(now);
@@ -184,6 +217,9 @@ impl Sender {
                     Failure::Broken(_) => self.try_less(&flight, true),
                     _ => {}
                 }
+                if matches!(flight, Flight::Born) {
+                    self.was_not_born(now);
+                }
                 self.put_back(flight);
                 self.back_off(now, random);
                 self.may_be_new |= matches!(failure, Failure::Refused(_));
@@ -217,12 +253,31 @@ impl Sender {
         if self.failures > 0 {
             self.compare_at = now;
         }
-        if std::mem::take(&mut self.may_be_new) && self.kind == Kind::Java {
-            // It has begun anew since, with what it got of others, and cannot say what it lacks.
-            self.sweep_beside();
+        if self.kind == Kind::Java {
+            if self.may_be_new {
+                self.java.is_met();
+            }
+        } else {
+            self.may_be_new = false;
         }
         self.failures = 0;
         self.miscounts = 0;
+    }
+
+    /// A Java node says when it began. One that began anew since it was told things has what it got of others, and
+    /// cannot say what it lacks.
+    fn was_born(&mut self, born: Option<i64>, now: Millis) {
+        let was_away = std::mem::take(&mut self.may_be_new);
+        if self.java.was_born(born, was_away, now) {
+            self.sweep_beside();
+        }
+    }
+
+    /// A Java node did not say when it began.
+    fn was_not_born(&mut self, now: Millis) {
+        if !self.java.has_not_said() {
+            self.was_born(None, now);
+        }
     }
 
     /// A Java node that said things meanwhile which nobody repeats is looked at.
@@ -252,7 +307,7 @@ impl Sender {
     /// are small already, so that time helps first: `is_too_much` if it did not.
     fn try_less(&mut self, flight: &Flight, is_too_much: bool) {
         match flight {
-            Flight::Probe | Flight::Digests => {}
+            Flight::Probe | Flight::Digests | Flight::Born | Flight::Recent => {}
             Flight::Compare { asked } => {
                 if self.pace.compare_less() {
                     self.compare_first(asked.clone());
@@ -350,7 +405,11 @@ impl Sender {
                     self.upto = backlog.upto.max(self.upto);
                 }
             }
-            Flight::Probe | Flight::Owed { .. } | Flight::Digests => {}
+            Flight::Probe
+            | Flight::Owed { .. }
+            | Flight::Digests
+            | Flight::Born
+            | Flight::Recent => {}
             Flight::Compare { asked } => {
                 self.compared = asked.into_iter().next_back().map(|last| last.app);
             }
@@ -444,6 +503,8 @@ impl Sender {
             | Flight::Renewals { .. }
             | Flight::Sweep { .. }
             | Flight::Digests
+            | Flight::Born
+            | Flight::Recent
             | Flight::Compare { .. } => return,
         };
         for item in items {

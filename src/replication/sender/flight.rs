@@ -13,6 +13,8 @@ pub(super) enum Flight {
     Renewals { items: Vec<Item>, cut: Cut },
     Sweep { items: Vec<Item>, rest: Option<Key> },
     Digests,
+    Born,
+    Recent,
     Compare { asked: Vec<Portion> },
 }
 
@@ -37,7 +39,11 @@ impl Flight {
             Self::Owed { .. } => Some(Lane::Owed),
             Self::Renewals { .. } => Some(Lane::Renewals),
             Self::Sweep { .. } => Some(Lane::Sweep),
-            Self::Probe | Self::Digests | Self::Compare { .. } => None,
+            Self::Probe
+            | Self::Digests
+            | Self::Born
+            | Self::Recent
+            | Self::Compare { .. } => None,
         }
     }
 
@@ -47,7 +53,11 @@ impl Flight {
             | Self::Owed { items }
             | Self::Renewals { items, .. }
             | Self::Sweep { items, .. } => items,
-            Self::Probe | Self::Digests | Self::Compare { .. } => &[],
+            Self::Probe
+            | Self::Digests
+            | Self::Born
+            | Self::Recent
+            | Self::Compare { .. } => &[],
         }
     }
 

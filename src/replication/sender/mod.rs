@@ -15,6 +15,7 @@
 
 mod answers;
 mod flight;
+mod java;
 mod pace;
 mod place;
 #[cfg(test)]
@@ -29,8 +30,9 @@ use crate::changelog::Published;
 use crate::registry::change::Actor;
 use crate::types::{Lsn, Millis};
 use flight::{Cut, Flight, Lane, Suspect};
+use java::Java;
 use pace::Pace;
-pub use place::Place;
+pub use place::{Note, Place};
 pub use words::{
     Ask, Counters, Effect, Failure, ItemResult, Kind, Next, Outcome, RECORDS_AT_ONCE, Records,
     differing,
@@ -79,10 +81,17 @@ enum Turn {
     Owed,
     Sweep,
     Comparison,
+    Recent,
 }
 
 impl Turn {
-    const ALL: [Self; 4] = [Self::Renewals, Self::Owed, Self::Sweep, Self::Comparison];
+    const ALL: [Self; 5] = [
+        Self::Renewals,
+        Self::Owed,
+        Self::Sweep,
+        Self::Comparison,
+        Self::Recent,
+    ];
 }
 
 /// How far the telling of the whole registry is.
@@ -139,6 +148,7 @@ pub struct Sender {
     is_silent: bool,
     /// Whoever is there may have been started since it answered last.
     may_be_new: bool,
+    java: Java,
     /// If it is a Java node, its registry is to be read: it may have been told things meanwhile that no log
     /// brings here.
     looks: bool,
@@ -162,10 +172,11 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender that goes on at `place`. Up to `recovered` the log is of an earlier life of this node, when the
-    /// peer may have been told more than `place` says. `now` is monotonic: what was renewed before it is not
+    /// A sender that goes on where the note says. Up to `recovered` the log is of an earlier life of this node, when
+    /// the peer may have been told more than that. `now` is monotonic: what was renewed before it is not
     /// told again.
-    pub fn new(place: Place, recovered: Lsn, now: Millis) -> Self {
+    pub fn new(note: impl Into<Note>, recovered: Lsn, now: Millis) -> Self {
+        let Note { place, born } = note.into();
         let (upto, sweep) = match place {
             Place::Cursor(upto) => (upto, None),
             Place::Sweep(upto) => (upto, Some(Sweep::default())),
@@ -194,6 +205,7 @@ impl Sender {
             quiet_until: Millis::ZERO,
             is_silent: false,
             may_be_new: false,
+            java: Java::new(born, now),
             looks: recovered > Lsn::ZERO,
             is_held_back: false,
             heard_at: now,
@@ -215,6 +227,14 @@ impl Sender {
             Place::Sweep(self.upto)
         } else {
             Place::Cursor(self.upto)
+        }
+    }
+
+    /// What is to be noted for a sender that takes over.
+    pub fn note(&self) -> Note {
+        Note {
+            place: self.place(),
+            born: self.java.born(),
         }
     }
 
@@ -277,6 +297,9 @@ impl Sender {
         if self.kind == Kind::Unknown || self.pace.measures() {
             return self.ask(Flight::Probe, Ask::Probe);
         }
+        if self.kind == Kind::Java && self.java.asks_born() {
+            return self.ask(Flight::Born, Ask::Born);
+        }
         self.skip_sweep();
         if std::mem::take(&mut self.is_late) {
             self.late_upto = state.lsn();
@@ -310,12 +333,14 @@ impl Sender {
         if now >= probe_at {
             return self.ask(Flight::Probe, Ask::Probe);
         }
-        let until = self.renewals_at().min(probe_at);
-        Next::Wait(if self.compares() {
-            until.min(self.compare_at)
-        } else {
-            until
-        })
+        let mut until = self.renewals_at().min(probe_at);
+        if self.compares() {
+            until = until.min(self.compare_at);
+        }
+        if self.reads_recent() {
+            until = until.min(self.java.read_at());
+        }
+        Next::Wait(until)
     }
 
     /// Of what has something to send besides changes, that which has waited longest.
@@ -324,15 +349,16 @@ impl Sender {
         turns.sort_by_key(|turn| self.had_turn[*turn as usize]);
         for turn in turns {
             let next = match turn {
-                Turn::Renewals if self.cut.is_some() || now >= self.renewals_at() => {
-                    self.next_renewals(now, state)
-                }
+                Turn::Renewals if now >= self.renewals_at() => self.next_renewals(now, state),
                 Turn::Owed => self.next_owed(state),
                 Turn::Sweep => self.next_sweep(state),
                 Turn::Comparison if self.is_comparison_overdue(now) => {
                     self.next_comparison(now, state)
                 }
-                Turn::Renewals | Turn::Comparison => None,
+                Turn::Recent if self.reads_recent() && now >= self.java.read_at() => {
+                    Some(self.ask(Flight::Recent, Ask::Recent))
+                }
+                Turn::Renewals | Turn::Comparison | Turn::Recent => None,
             };
             if next.is_some() {
                 self.had_turn[turn as usize] = self.counters.requests;
@@ -348,7 +374,12 @@ impl Sender {
     }
 
     fn renewals_at(&self) -> Millis {
-        self.renewed_upto.plus(RENEWALS_EVERY_MS + 1)
+        // A flush that has begun is gone on with at once.
+        let flush_at = match &self.cut {
+            Some(_) => Millis::ZERO,
+            None => self.renewed_upto.plus(RENEWALS_EVERY_MS + 1),
+        };
+        flush_at.max(self.java.renewals_from())
     }
 
     fn ask(&mut self, flight: Flight, ask: Ask) -> Next {
@@ -500,6 +531,11 @@ impl Sender {
     /// are to be expected while changes are on their way.
     fn compares(&self) -> bool {
         self.kind.is_ours() && self.sweep.is_none() && !self.is_held_back
+    }
+
+    /// Whether a Java node is asked what changed there lately.
+    fn reads_recent(&self) -> bool {
+        self.kind == Kind::Java && !self.is_held_back && self.failures == 0
     }
 
     /// Whether a comparison has waited long enough for changes to come to an end. A peer that was away

@@ -1,6 +1,7 @@
 //! The sender by itself, peer and clock in the hand of the test.
 
 mod compare;
+mod java;
 mod kinds;
 mod late;
 mod renewals;
@@ -32,6 +33,8 @@ struct Rig {
     kind: Kind,
     /// The log that is left.
     first: Lsn,
+    /// A Java peer that is asked when it began says that it does not know.
+    is_ageless: bool,
 }
 
 struct Log<'a>(&'a [Arc<Record>], Lsn);
@@ -49,12 +52,14 @@ impl Records for Log<'_> {
 impl Rig {
     /// A peer of this kind that has not been asked anything, and its sender, which goes on at `place`.
     fn unmet(scene: Scene, place: Place, recovered: Lsn, kind: Kind) -> Self {
-        let sender = Sender::new(place, recovered, scene.now.mono);
+        let mut sender = Sender::new(place, recovered, scene.now.mono);
+        sender.java.is_never_read();
         Self {
             scene,
             sender,
             kind,
             first: Lsn(1),
+            is_ageless: true,
         }
     }
 
@@ -81,8 +86,14 @@ impl Rig {
 
     fn next(&mut self) -> Next {
         let state = self.scene.published();
-        let mut log = Log(&self.scene.log, self.first);
-        self.sender.next(self.scene.now.mono, &state, &mut log)
+        loop {
+            let mut log = Log(&self.scene.log, self.first);
+            let next = self.sender.next(self.scene.now.mono, &state, &mut log);
+            if !self.is_ageless || !matches!(next, Next::Ask(Ask::Born)) {
+                return next;
+            }
+            self.hear(Outcome::Born(None));
+        }
     }
 
     /// What it asks now.
@@ -152,6 +163,7 @@ impl Rig {
                 Next::Ask(Ask::Digests) => {
                     self.answer(Outcome::Digests(Vec::new()));
                 }
+                Next::Ask(ask @ (Ask::Born | Ask::Recent)) => panic!("it asks {ask:?}"),
                 Next::Ask(Ask::Compare { .. }) => {
                     self.answer(Outcome::Compared(Box::default()));
                 }
@@ -251,6 +263,7 @@ fn another_kind_of_node_at_the_same_place_is_told_in_its_own_way() {
     rig.answer(Outcome::Failed(Failure::Connect("refused".into())));
     rig.rest();
     assert!(matches!(rig.ask(), Ask::Probe));
+    rig.kind = Kind::Java;
     rig.answer(Outcome::Known(Kind::Java));
     assert_eq!(rig.batch(), ["beat 1"], "it is late");
     rig.statuses(&[404]);

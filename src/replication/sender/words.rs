@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::registry::change::Record;
-use crate::registry::command::Overrides;
+use crate::registry::command::{Command, Overrides};
 use crate::replication::inbound::Compared;
+use crate::replication::learned::Unheard;
 use crate::replication::outbound::Item;
 use crate::replication::portion::Portion;
 use crate::replication::reconcile::Digests;
@@ -64,6 +65,10 @@ pub enum Ask {
     Renewals(Vec<Item>),
     /// The digests of its registry.
     Digests,
+    /// When the process of a Java node began.
+    Born,
+    /// What a Java node lists as changed lately.
+    Recent,
     /// To compare these portions of applications with ours, with so many bytes of instances in the answer.
     Compare {
         asked: Vec<Portion>,
@@ -91,6 +96,12 @@ pub enum Outcome {
     Digests(Vec<String>),
     /// What a comparison found.
     Compared(Box<Compared>),
+    /// When the peer's process began, ms by its clock, if it says so.
+    Born(Option<i64>),
+    /// What the peer lists as changed lately and this node has not heard of, or why that is not known.
+    Recent(Result<Vec<Unheard>, String>),
+    /// That list did not come, or not in time. It may be long, so that says nothing about the peer.
+    Unread(Failure),
     /// The question was too long to be read.
     TooLong,
     /// Success, but not one result per item.
@@ -159,6 +170,8 @@ pub enum Effect {
     },
     /// This Java peer may have said things that nobody heard here: read its registry once, beside all else.
     Look,
+    /// This was said at a Java peer, and nobody heard it here: take it over.
+    Learn(Vec<Command>),
     /// An item was given up, since the peer refuses it whatever comes with it.
     GaveUp {
         app: AppName,

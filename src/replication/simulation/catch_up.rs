@@ -223,7 +223,7 @@ fn a_peer_that_needs_three_seconds_for_an_answer_gets_everything() {
         change(&mut world, describe_anew, 2 * INSTANCES);
         world.nodes[1].slow = 3000;
         world.clear_up();
-        let next = world.time + 60_000;
+        let next = world.time + 90_000;
         world.run(next);
         assert_same(&world);
         let told = world.nodes[0].links[&1].sender.cursor();

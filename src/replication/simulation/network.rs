@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::node::{CONNECT_TIMEOUT, Handled, Link, Sick, SimNode, Waiting};
+use super::node::{CONNECT_TIMEOUT, DurablePast, Handled, Link, Sick, SimNode, Waiting};
 use super::trace::{heard, told};
 use super::world::{Event, World};
 use crate::registry::change::Origin;
@@ -266,20 +266,27 @@ impl World {
         kind: Kind,
     ) {
         let now = self.nodes[node].wall(self.time);
-        let digests = self.nodes[node]
-            .digests
-            .of(&self.nodes[node].published.registry);
+        let ahead = self.nodes[peer].wall(self.time) - now;
+        let state = self.nodes[node].published.clone();
+        let digests = self.nodes[node].digests.of(&state.registry);
         let Some(link) = self.nodes[node].links.get(&peer) else {
             return;
         };
+        let reads_past = matches!(link.flight, Some((_, Ask::Recent)));
+        let durable = reads_past.then(|| self.nodes[node].durable());
+        let past = DurablePast(durable.as_deref().unwrap_or_default());
         let compared = link.sender.compared().map(str::to_owned);
         let from = Some(kind.clone());
         self.take(node, peer, request, from, |ask| {
             let reading = Reading {
                 digests: &digests,
                 compared: compared.as_deref(),
+                registry: &state.registry,
+                past: &past,
                 limits: Limits::default(),
                 now,
+                // As a date in whole seconds says it.
+                ahead: ahead / 1000 * 1000,
             };
             exchange::outcome(ask, kind, status, body, &reading)
         });
@@ -301,14 +308,14 @@ impl World {
         };
         let outcome = link.sender.recognise(outcome(&ask), from);
         match &outcome {
-            Outcome::Failed(Failure::TimedOut) => {
+            Outcome::Failed(Failure::TimedOut) | Outcome::Unread(Failure::TimedOut) => {
                 link.patience.exhausted(&ask);
                 link.connected_to = None;
             }
             Outcome::Failed(Failure::Connect(_) | Failure::Refused(_)) => {
                 link.patience.unreachable();
             }
-            Outcome::Failed(Failure::Broken(_)) => link.connected_to = None,
+            Outcome::Failed(Failure::Broken(_)) | Outcome::Unread(_) => link.connected_to = None,
             _ => {
                 let took = link.last_sent.map_or(0, |at| self.time - at);
                 link.patience
@@ -360,10 +367,12 @@ impl World {
                 }
                 Effect::Look => {
                     let theirs = listed(&self.nodes[peer].published.registry);
-                    let learned = learn(theirs, false, registry, &past);
+                    let ahead = self.nodes[peer].wall(time) - wall;
+                    let learned = learn(theirs, false, ahead, registry, &past);
                     assert_eq!(learned.refused, 0, "instances that cannot be read");
                     learned.commands
                 }
+                Effect::Learn(commands) => commands,
                 Effect::GaveUp { app, id, status } => {
                     self.note(|| format!("n{node} gives up {app}/{id} for n{peer}: {status}"));
                     continue;

@@ -14,12 +14,14 @@ use crate::registry::rules::Rules;
 use crate::registry::status::Status;
 use crate::registry::{Registry, Tombstone};
 use crate::replication::batch::{Known, Plan, Terms};
+use crate::replication::exchange;
 use crate::replication::inbound::{self, Fingerprints};
+use crate::replication::learned::tests::delta_of;
 use crate::replication::outbound::Key;
 use crate::replication::past::{self, Past, Removed};
 use crate::replication::patience::Patience;
 use crate::replication::reconcile::{Comparison, DigestCache};
-use crate::replication::sender::{Ask, Kind, Place, RECORDS_AT_ONCE, Records, Sender};
+use crate::replication::sender::{Ask, Kind, Note, Place, RECORDS_AT_ONCE, Records, Sender};
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
 use crate::wire::batch::{BatchItem, ItemAnswer, decode_batch, write_batch_response};
 use crate::wire::{Dialect, Format, Limits};
@@ -30,6 +32,9 @@ pub(super) const START: u64 = 1_700_000_000_000;
 const MONO: u64 = 3_600_000;
 /// Records that a restart finds for the delta window.
 const WINDOW: usize = 400;
+
+/// How long a Java node answers what changed lately with what it answered before, ms (`protocol.md` 6).
+const LISTED_FOR: u64 = 30_000;
 
 /// How long a sender waits for an answer at first (connect and read time-out).
 const TIMEOUT: Duration = Duration::from_millis(400);
@@ -101,6 +106,8 @@ pub(super) struct SimNode {
     pub(super) name: Arc<str>,
     /// Plays a Java node: no states, no digests, its own rules.
     pub(super) is_java: bool,
+    /// What it lists as changed lately if it plays a Java node, which keeps such answers for a while; since when.
+    listed: Option<(u64, Vec<u8>)>,
     skew: i64,
     rules: Arc<Rules>,
     pub(super) expires: bool,
@@ -114,7 +121,7 @@ pub(super) struct SimNode {
     pub(super) waiting: Vec<Waiting>,
     pub(super) commit_planned: bool,
     pub(super) links: BTreeMap<usize, Link>,
-    pub(super) noted: BTreeMap<usize, Place>,
+    pub(super) noted: BTreeMap<usize, Note>,
     /// What lies before is trimmed for readers.
     pub(super) floor: Lsn,
     /// The end of the log when it started last.
@@ -145,6 +152,7 @@ impl SimNode {
         Self {
             name: format!("n{index}").into(),
             is_java,
+            listed: None,
             skew,
             expires,
             is_up: true,
@@ -190,9 +198,9 @@ impl SimNode {
     pub(super) fn link(&mut self, peer: usize, time: u64) {
         // Without a note, a peer is swept; a note may be older than what the peer has.
         let end = Place::Sweep(self.published.lsn());
-        let place = *self.noted.entry(peer).or_insert(end);
+        let note = *self.noted.entry(peer).or_insert(end.into());
         let link = Link {
-            sender: Sender::new(place, self.recovered, self.now(time).mono),
+            sender: Sender::new(note, self.recovered, self.now(time).mono),
             patience: Patience::new(TIMEOUT),
             connected_to: None,
             flight: None,
@@ -206,7 +214,7 @@ impl SimNode {
     /// Gives up what a peer was still to be told, as the original does after half a minute.
     pub(super) fn give_up_telling(&mut self, peer: usize, time: u64) {
         let (end, now) = (self.published.lsn(), self.now(time).mono);
-        self.noted.insert(peer, Place::Cursor(end));
+        self.noted.insert(peer, Place::Cursor(end).into());
         if let Some(link) = self.links.get_mut(&peer) {
             link.sender = Sender::new(Place::Cursor(end), end, now);
             link.flight = None;
@@ -318,6 +326,7 @@ impl SimNode {
         self.state = state;
         self.fingerprints = Fingerprints::default();
         self.digests = DigestCache::default();
+        self.listed = None;
         self.is_up = true;
     }
 
@@ -336,6 +345,10 @@ impl SimNode {
 
     pub(super) fn past(&self) -> DurablePast<'_> {
         DurablePast(&self.durable)
+    }
+
+    pub(super) fn durable(&self) -> Vec<Arc<Record>> {
+        self.durable.clone()
     }
 
     pub(super) fn records(&self) -> LogRecords<'_> {
@@ -365,6 +378,10 @@ impl SimNode {
         let is_our_kind = !is_java && !self.is_java;
         match path {
             "peerreplication/batch/" => self.batch((index, name, is_our_kind), request, body, time),
+            exchange::STATUS_PATH if self.is_java && !is_java => Handled::Answer(200, self.status()),
+            exchange::DELTA_PATH if self.is_java && !is_java => {
+                Handled::Answer(200, self.changed_lately(time))
+            }
             _ if !is_our_kind => Handled::Answer(404, Vec::new()),
             crate::replication::RENEWALS_PATH => {
                 let unknown = self.fingerprints.renew(&self.published, body, |app, id| {
@@ -413,6 +430,20 @@ impl SimNode {
             }
             other => panic!("no such path: {other}"),
         }
+    }
+
+    /// What a Java node says of itself, as far as anybody reads it.
+    fn status(&self) -> Vec<u8> {
+        let born = START + u64::from(self.epoch);
+        let own = format!("<lastUpdatedTimestamp>{born}</lastUpdatedTimestamp>");
+        format!("<status><instanceInfo>{own}</instanceInfo></status>").into()
+    }
+
+    /// What a Java node lists as changed lately, which may be old.
+    fn changed_lately(&mut self, time: u64) -> Vec<u8> {
+        self.listed.take_if(|(since, _)| time - *since >= LISTED_FOR);
+        let (_, body) = self.listed.get_or_insert_with(|| (time, delta_of(&self.published)));
+        body.clone()
     }
 
     fn batch(
@@ -491,7 +522,7 @@ impl SimNode {
 
 /// The log as it is asked for removals.
 #[derive(Debug)]
-pub(super) struct DurablePast<'a>(&'a [Arc<Record>]);
+pub(super) struct DurablePast<'a>(pub(super) &'a [Arc<Record>]);
 
 impl Past for DurablePast<'_> {
     fn removals(&self, keys: &[Key]) -> Removed {
@@ -506,6 +537,11 @@ impl Past for DurablePast<'_> {
         let mut removed = Removed::default();
         removed.extend(keys.iter().filter_map(last));
         removed
+    }
+
+    fn decided(&self, change: Lsn) -> Option<Millis> {
+        let record = self.0.iter().rev().find(|record| record.lsn == change);
+        record.map(|record| record.at)
     }
 }
 

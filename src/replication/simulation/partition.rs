@@ -175,7 +175,7 @@ fn what_was_registered_anew_on_one_side_outlives_the_cancel_of_the_other() {
 #[test]
 fn a_node_that_forgot_what_it_told_undoes_nothing_when_it_tells_that_again() {
     let mut world = begin();
-    let noted = world.nodes[0].links[&1].sender.place();
+    let noted = world.nodes[0].links[&1].sender.note();
     say(&mut world, 0, Some(OUT));
     pass(&mut world, CONVERGED_AFTER);
     assert_eq!(held(&world, 1), Some(OUT));

@@ -7,6 +7,8 @@ pub(super) fn told(ask: &Ask) -> String {
     match ask {
         Ask::Probe => "probe".into(),
         Ask::Digests => "digests".into(),
+        Ask::Born => "born?".into(),
+        Ask::Recent => "recent?".into(),
         Ask::Compare {
             asked,
             answer_bytes,

@@ -8,7 +8,7 @@ impl World {
         let this = &mut self.nodes[node];
         if this.is_up {
             for (peer, link) in &this.links {
-                this.noted.insert(*peer, link.sender.place());
+                this.noted.insert(*peer, link.sender.note());
             }
         }
         self.after(NOTE_EVERY, Event::Note { node });

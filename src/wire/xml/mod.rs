@@ -3,5 +3,6 @@
 pub(super) mod list;
 pub(super) mod name;
 pub(super) mod read;
+pub(super) mod status;
 pub(super) mod tree;
 pub(super) mod write;

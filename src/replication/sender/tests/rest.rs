@@ -16,6 +16,8 @@ impl Rig {
             Ask::Batch(items) => Outcome::Items(results(items.len(), 200)),
             Ask::Renewals(_) => Outcome::Unknown(Vec::new()),
             Ask::Digests => Outcome::Digests(Vec::new()),
+            Ask::Born => Outcome::Born(None),
+            Ask::Recent => Outcome::Recent(Ok(Vec::new())),
             Ask::Compare { .. } => Outcome::Compared(Box::default()),
         }
     }

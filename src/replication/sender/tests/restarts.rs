@@ -129,6 +129,7 @@ fn a_sweep_that_was_interrupted_is_made_anew_and_what_went_meanwhile_is_told() {
     // The node dies here.
     rig.scene.client(&cancel("SHOP", "2"));
     rig.sender = Sender::new(place, rig.scene.registry.lsn(), rig.scene.now.mono);
+    rig.sender.java.is_never_read();
     assert!(matches!(rig.ask(), Ask::Probe));
     rig.answer(Outcome::Known(Kind::Java));
     assert_eq!(rig.batch(), ["beat 2"]);
@@ -161,6 +162,7 @@ fn a_java_peer_that_was_away_for_long_enough_to_give_up_is_looked_at() {
         assert!(matches!(rig.ask(), Ask::Probe));
         let effects = rig.answer(Outcome::Known(Kind::Java));
         assert_eq!(matches!(effects[..], [Effect::Look]), is_looked_at);
+        rig.settle();
         let effects = comes_back(&mut rig, failed());
         assert!(effects.is_empty(), "once: {effects:?}");
     }

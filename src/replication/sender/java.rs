@@ -1,0 +1,157 @@
+//! What is asked of a Java peer beside what it is told.
+//!
+//! When its process began, when it is met again after it did not answer: one that lives on has what it had, and what
+//! is missing there was cancelled there; one that began anew has forgotten everything.
+//!
+//! And what it lists as changed lately, every few seconds: a Java node gives up telling others what they do not
+//! take within half a minute, and if only that direction is cut, this node would notice nothing. What it lists may be
+//! half a minute old, and what is new may be on its way here, so only what is still unheard a moment
+//! later is taken over.
+
+use std::collections::BTreeMap;
+
+use crate::registry::command::Command;
+use crate::replication::learned::Unheard;
+use crate::replication::outbound::Key;
+use crate::types::Millis;
+
+/// Least time between two looks at what changed lately, ms. What is said while a cut lasts is known before the
+/// other node gives up telling it, or a few seconds later.
+pub(super) const READ_EVERY_MS: u64 = 3000;
+/// The same while something is in doubt.
+const READ_AGAIN_MS: u64 = 1500;
+/// A look that took long is followed by a pause of so many times that, and one that failed by one of twice the
+/// last, ms at most.
+const PAUSE_TIMES: u64 = 20;
+const PAUSE_MAX_MS: u64 = 60_000;
+/// How long something is in doubt before it is taken over, ms.
+const SURE_AFTER_MS: u64 = 1000;
+/// How long renewals wait for a peer that lived on while it did not answer, ms: until it has told what was cancelled
+/// there. Told of a renewal from before that, it would ask for the instance.
+const CANCELS_WAIT_MS: u64 = 3000;
+/// How often a peer is asked when it began without an answer.
+const TRIES_MAX: u32 = 3;
+
+/// Something that was not heard here.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    /// When it was said, by the clock there, ms: something else said of the same instance is another doubt.
+    updated: i64,
+    since: Millis,
+    is_taken: bool,
+}
+
+/// One Java peer.
+#[derive(Debug)]
+pub(super) struct Java {
+    born: Option<i64>,
+    asks_born: bool,
+    tries: u32,
+    read_at: Millis,
+    pause: u64,
+    doubts: BTreeMap<Key, Doubt>,
+    renewals_from: Millis,
+}
+
+impl Java {
+    /// A peer of which this was noted, at `now` (monotonic).
+    pub(super) fn new(born: Option<i64>, now: Millis) -> Self {
+        Self {
+            born,
+            asks_born: false,
+            tries: 0,
+            read_at: now,
+            pause: READ_EVERY_MS,
+            doubts: BTreeMap::new(),
+            renewals_from: Millis::ZERO,
+        }
+    }
+
+    /// When its process began, as far as it is known.
+    pub(super) fn born(&self) -> Option<i64> {
+        self.born
+    }
+
+    /// It is met, or answers again after it did not.
+    pub(super) fn is_met(&mut self) {
+        self.asks_born = true;
+    }
+
+    /// Whether it is to be asked when it began.
+    pub(super) fn asks_born(&self) -> bool {
+        self.asks_born
+    }
+
+    /// When it is to be asked what changed lately (monotonic).
+    pub(super) fn read_at(&self) -> Millis {
+        self.read_at
+    }
+
+    /// Before which moment it is told no renewals (monotonic).
+    pub(super) fn renewals_from(&self) -> Millis {
+        self.renewals_from
+    }
+
+    /// It says when it began, or does not; it `was_away` if it did not answer before. Whether it has to be told
+    /// everything.
+    pub(super) fn was_born(&mut self, born: Option<i64>, was_away: bool, now: Millis) -> bool {
+        self.asks_born = false;
+        self.tries = 0;
+        let before = self.born;
+        self.born = born.or(before);
+        let lives_on = born.is_some() && born == before;
+        if was_away && lives_on {
+            self.renewals_from = now.plus(CANCELS_WAIT_MS);
+            self.read_at = now;
+        }
+        let is_other = born.is_some() && before.is_some() && !lives_on;
+        is_other || (was_away && !lives_on)
+    }
+
+    /// There was no answer to when it began. Whether it is asked again, once it has answered something else.
+    pub(super) fn has_not_said(&mut self) -> bool {
+        self.asks_born = false;
+        self.tries += 1;
+        self.tries < TRIES_MAX
+    }
+
+    /// It lists what changed lately, of which this was not heard here. What of that is to be taken over.
+    pub(super) fn read(&mut self, unheard: Vec<Unheard>, now: Millis, took: u64) -> Vec<Command> {
+        let before = std::mem::take(&mut self.doubts);
+        let mut sure = Vec::new();
+        let mut is_open = false;
+        for one in unheard {
+            let known = before.get(&one.key).copied();
+            let mut doubt = known
+                .filter(|doubt| doubt.updated == one.updated)
+                .unwrap_or(Doubt {
+                    updated: one.updated,
+                    since: now,
+                    is_taken: false,
+                });
+            // Once only: what is not taken then, is not wanted here.
+            if !doubt.is_taken && now.since(doubt.since) >= SURE_AFTER_MS {
+                doubt.is_taken = true;
+                sure.extend(one.commands);
+            }
+            is_open |= !doubt.is_taken;
+            self.doubts.insert(one.key, doubt);
+        }
+        self.pause = (took * PAUSE_TIMES).clamp(READ_EVERY_MS, PAUSE_MAX_MS);
+        let pause = if is_open { READ_AGAIN_MS.max(took) } else { self.pause };
+        self.read_at = now.plus(pause);
+        sure
+    }
+
+    /// It is not asked what changed lately.
+    #[cfg(test)]
+    pub(super) fn is_never_read(&mut self) {
+        self.read_at = Millis(u64::MAX);
+    }
+
+    /// It does not say what changed lately.
+    pub(super) fn was_not_read(&mut self, now: Millis) {
+        self.pause = (self.pause * 2).min(PAUSE_MAX_MS);
+        self.read_at = now.plus(self.pause);
+    }
+}
