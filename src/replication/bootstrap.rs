@@ -277,7 +277,8 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     let (is_our_kind, limits) = (answer.identity().is_some(), config.limits.of_decoders());
     let is_copying = answer.headers.contains_key(&COPYING);
     let answered = context.clock.now().wall;
-    let (now, ahead) = (answered.signed(), answer.ahead(asked, answered));
+    let skew = answer.skew(asked, answered).unwrap_or_default();
+    let now = answered.signed();
     let (log, past) = (context.log.clone(), context.past.clone());
     let reading = tokio::task::spawn_blocking(move || {
         let list = wire::decode_applications(&answer.body, &limits, now)
@@ -292,7 +293,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
         }
         let (count, refused) = (list.drafts.len(), list.refused);
         let registry = &log.snapshot().registry;
-        let mut learned = learn(list.drafts, is_our_kind, ahead, registry, &*past);
+        let mut learned = learn(list.drafts, is_our_kind, skew, registry, &*past);
         learned.refused += refused;
         Ok((count, learned))
     });

@@ -11,6 +11,7 @@ use super::outbound::Item;
 use super::past::{self, Past, Removed};
 use super::reconcile::{self, Comparison, Digests};
 use super::sender::{Ask, COMPARE_APPS, Failure, ItemResult, Kind, Outcome, differing};
+use super::skew::Skew;
 use crate::cache::view_for_peer;
 use crate::changelog::Published;
 use crate::registry::Registry;
@@ -57,8 +58,8 @@ pub struct Reading<'a> {
     pub limits: Limits,
     /// Wall time, ms, for what the answer does not say.
     pub now: i64,
-    /// How far the clock of the peer is ahead of that, ms.
-    pub ahead: i64,
+    /// How far the clock of the peer is ahead of that.
+    pub skew: Skew,
 }
 
 /// What a comparison's repairs are made with.
@@ -207,7 +208,7 @@ fn recent(body: &[u8], reading: &Reading<'_>) -> Result<Vec<Unheard>, String> {
     let list = wire::decode_applications(body, &reading.limits, reading.now);
     let list = list.map_err(|error| format!("it cannot be read: {error}"))?;
     let (registry, past) = (reading.registry, reading.past);
-    Ok(unheard(list.drafts, reading.ahead, registry, past))
+    Ok(unheard(list.drafts, reading.skew, registry, past))
 }
 
 fn broken(error: &impl std::fmt::Display) -> Outcome {

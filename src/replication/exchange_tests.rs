@@ -7,8 +7,8 @@ use crate::registry::tests::{Scene, cancel, instance, version};
 use crate::replication::batch::{Known, Plan, Terms};
 use crate::replication::outbound::{Backlog, Key};
 use crate::types::Lsn;
-use crate::wire::batch::{ItemAnswer, decode_batch, write_batch_response};
 use crate::wire::Dialect;
+use crate::wire::batch::{ItemAnswer, decode_batch, write_batch_response};
 
 #[derive(Debug)]
 struct NoLog;
@@ -27,7 +27,7 @@ fn reading<'a>(digests: &'a Digests, registry: &'a Registry) -> Reading<'a> {
         past: &NoLog,
         limits: Limits::default(),
         now: 0,
-        ahead: 0,
+        skew: Skew::default(),
     }
 }
 

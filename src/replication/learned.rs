@@ -13,17 +13,14 @@ use std::collections::BTreeMap;
 use super::exchange::adoption;
 use super::outbound::Key;
 use super::past::{self, Past, Removed};
+use super::skew::Skew;
 use crate::registry::command::{Command, Overrides};
 use crate::registry::instance::{ActionType, Metadata};
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::{Recalled, Registry};
-use crate::types::InstanceId;
+use crate::types::{InstanceId, Millis};
 use crate::wire::Draft;
-
-/// How much later than here something has to have been said at a Java node to be news, ms: what its clock shows is
-/// known to a second or two.
-const LATER_MS: i64 = 2000;
 
 /// What has to happen here.
 #[derive(Debug, Default)]
@@ -39,12 +36,12 @@ pub(super) struct Learned {
     pub(super) unknown: usize,
 }
 
-/// Compares a peer's list with `registry`. The clock of a Java node is `ahead` of the one here, ms. May wait for
+/// Compares a peer's list with `registry`. `skew` is that of the clock of a Java node. May wait for
 /// the disk, for as long as it takes to ask the log about all that is not here.
 pub(super) fn learn(
     drafts: Vec<Draft>,
     is_our_kind: bool,
-    ahead: i64,
+    skew: Skew,
     registry: &Registry,
     past: &dyn Past,
 ) -> Learned {
@@ -59,7 +56,7 @@ pub(super) fn learn(
             learned.take(draft, true, registry, &removed);
             continue;
         }
-        learned.take_news(draft, ahead, (registry, &removed, past));
+        learned.take_news(draft, skew, (registry, &removed, past));
     }
     learned
 }
@@ -76,13 +73,8 @@ impl Learned {
     }
 
     /// Takes what is new of an instance of a Java node.
-    fn take_news(
-        &mut self,
-        draft: Draft,
-        ahead: i64,
-        known @ (registry, removed, _): Known<'_>,
-    ) {
-        match news_of(&draft, ahead, known) {
+    fn take_news(&mut self, draft: Draft, skew: Skew, known @ (registry, removed, _): Known<'_>) {
+        match news_of(&draft, skew, known) {
             News::Instance => self.take(draft, false, registry, removed),
             News::Override => {
                 let (app, id) = key_of(&draft);
@@ -132,11 +124,11 @@ pub struct Unheard {
     pub commands: Vec<Command>,
 }
 
-/// Compares what a Java node lists as changed lately with `registry`. Its clock is `ahead` of the one here, ms. May
-/// wait for the disk, a moment at most.
+/// Compares what a Java node lists as changed lately with `registry`. May wait for the disk, a moment at
+/// most.
 pub(super) fn unheard(
     drafts: Vec<Draft>,
-    ahead: i64,
+    skew: Skew,
     registry: &Registry,
     past: &dyn Past,
 ) -> Vec<Unheard> {
@@ -147,7 +139,7 @@ pub(super) fn unheard(
         draft.lease_times.vouched_ms = Some(0);
         let (key, updated) = (key_of(&draft), draft.last_updated_timestamp);
         let mut learned = Learned::default();
-        learned.take_news(draft, ahead, (registry, &removed, past));
+        learned.take_news(draft, skew, (registry, &removed, past));
         Unheard {
             key,
             updated,
@@ -168,7 +160,7 @@ enum News {
 /// What is here: the registry, what the log says of what is gone from it, and the log.
 type Known<'a> = (&'a Registry, &'a Removed, &'a dyn Past);
 
-fn news_of(draft: &Draft, ahead: i64, (registry, removed, past): Known<'_>) -> News {
+fn news_of(draft: &Draft, skew: Skew, (registry, removed, past): Known<'_>) -> News {
     let key = key_of(draft);
     let (app, id) = &key;
     let dirty = draft.last_dirty_timestamp;
@@ -178,7 +170,7 @@ fn news_of(draft: &Draft, ahead: i64, (registry, removed, past): Known<'_>) -> N
             Some(lease)
                 if is_cancelled(draft)
                     && dirty >= lease.instance().last_dirty_timestamp
-                    && is_later(draft, ahead, lease, past) =>
+                    && is_later(draft, skew, lease, past) =>
             {
                 News::Cancel
             }
@@ -206,7 +198,7 @@ fn news_of(draft: &Draft, ahead: i64, (registry, removed, past): Known<'_>) -> N
     // answer was made.
     let is_news = (has_other_metadata || has_other_override)
         && dirty == ours.last_dirty_timestamp
-        && is_later(draft, ahead, lease, past);
+        && is_later(draft, skew, lease, past);
     match (is_news, has_other_metadata) {
         (true, true) => News::Instance,
         (true, false) => News::Override,
@@ -214,14 +206,12 @@ fn news_of(draft: &Draft, ahead: i64, (registry, removed, past): Known<'_>) -> N
     }
 }
 
-/// Whether what happened last to an instance there, happened clearly later than what happened to it last here. By the
+/// Whether what happened last to an instance there, happened certainly later than what happened to it last here. By the
 /// clock here: the versions of nodes of our own kind follow the clock that is furthest ahead among them.
-fn is_later(draft: &Draft, ahead: i64, lease: &Lease, past: &dyn Past) -> bool {
-    let there = draft.last_updated_timestamp.saturating_sub(ahead);
-    match past.decided(lease.lsn) {
-        Some(here) => there > here.signed().saturating_add(LATER_MS),
-        None => there > lease.instance().last_updated_timestamp,
-    }
+fn is_later(draft: &Draft, skew: Skew, lease: &Lease, past: &dyn Past) -> bool {
+    let there = skew.earliest(draft.last_updated_timestamp);
+    let here = past.decided(lease.lsn).map(Millis::signed);
+    there > here.unwrap_or(lease.instance().last_updated_timestamp)
 }
 
 fn is_deleted(draft: &Draft) -> bool {
@@ -257,7 +247,8 @@ pub(super) mod tests {
     use crate::registry::command::Adoption;
     use crate::registry::rules::Rules;
     use crate::registry::tests::{Scene, cancel, instance, lift, set, version};
-    use crate::types::{Lsn, Millis};
+    use crate::replication::skew::tests::exactly;
+    use crate::types::Lsn;
     use crate::wire::batch::{ItemAnswer, decode_batch_response, write_batch_response};
     use crate::wire::{self, Detail, Format, Limits};
 
@@ -313,7 +304,13 @@ pub(super) mod tests {
     /// Learns from the whole list of a Java node. How many instances are taken over, and how many overrides.
     fn learns(here: &mut Scene, java: &Scene) -> (usize, usize) {
         let log = Log::of(here);
-        let learned = learn(listed(&java.registry), false, 0, &here.registry, &log);
+        let learned = learn(
+            listed(&java.registry),
+            false,
+            exactly(0),
+            &here.registry,
+            &log,
+        );
         assert_eq!(learned.refused, 0);
         for command in &learned.commands {
             here.peer(command);
@@ -326,7 +323,7 @@ pub(super) mod tests {
     fn hears(here: &mut Scene, java: &Scene, ahead: i64) -> usize {
         let body = delta_of(&java.published());
         let list = wire::decode_applications(&body, &Limits::default(), 0).expect("a list");
-        let unheard = unheard(list.drafts, ahead, &here.registry, &Log::of(here));
+        let unheard = unheard(list.drafts, exactly(ahead), &here.registry, &Log::of(here));
         for command in unheard.iter().flat_map(|one| &one.commands) {
             here.peer(command);
         }
@@ -447,10 +444,22 @@ pub(super) mod tests {
         here.registry.forget_removals();
         let mut log = Log::default();
         log.0.extend([(key.clone(), stone)]);
-        let learned = learn(listed(&java.registry), false, 0, &here.registry, &log);
+        let learned = learn(
+            listed(&java.registry),
+            false,
+            exactly(0),
+            &here.registry,
+            &log,
+        );
         assert!(learned.commands.is_empty());
         let log = Log(Removed::unknown(&[key]), Vec::new());
-        let learned = learn(listed(&java.registry), false, 0, &here.registry, &log);
+        let learned = learn(
+            listed(&java.registry),
+            false,
+            exactly(0),
+            &here.registry,
+            &log,
+        );
         assert!(learned.commands.is_empty());
         assert_eq!(learned.unknown, 1);
     }

@@ -75,12 +75,13 @@ async fn look_once(context: &Context, url: &ServiceUrl) -> Result<(), String> {
     }
     let (log, past, limits) = (context.log.clone(), context.past.clone(), context.limits);
     let answered = context.clock.now().wall;
-    let (now, ahead) = (answered.signed(), answer.ahead(asked, answered));
+    let skew = answer.skew(asked, answered).unwrap_or_default();
+    let now = answered.signed();
     let reading = tokio::task::spawn_blocking(move || {
         let list = wire::decode_applications(&answer.body, &limits, now)
             .map_err(|error| format!("it cannot be read: {error}"))?;
         drop(answer);
-        let mut learned = learn(list.drafts, false, ahead, &log.snapshot().registry, &*past);
+        let mut learned = learn(list.drafts, false, skew, &log.snapshot().registry, &*past);
         learned.refused += list.refused;
         Ok::<Learned, String>(learned)
     });

@@ -36,6 +36,7 @@ mod self_registration;
 pub mod sender;
 #[cfg(test)]
 mod simulation;
+pub mod skew;
 pub mod state;
 mod task;
 #[cfg(test)]
@@ -47,8 +48,8 @@ pub mod transport;
 mod transport_tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -342,6 +343,7 @@ async fn run_peer(
         name: name.clone(),
         stop: stop.clone(),
         is_copying: AtomicBool::new(false),
+        skew: Mutex::default(),
     });
     loop {
         let run = || {

@@ -294,7 +294,12 @@ mod tests {
         let last = rig.log.published().lsn();
         let positions: Vec<Lsn> = (1..=last.0 + 1).map(Lsn).collect();
         let now = past.callers(&positions);
-        let decided = |past: &LogPast| positions.iter().filter_map(|lsn| past.decided(*lsn)).count();
+        let decided = |past: &LogPast| {
+            positions
+                .iter()
+                .filter_map(|lsn| past.decided(*lsn))
+                .count()
+        };
         assert_eq!(decided(&past) + 1, positions.len());
         // The reader alone, as when the window has passed.
         rig.clock.advance(10);

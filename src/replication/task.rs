@@ -2,8 +2,8 @@
 //! carries out what follows. All decisions are the sender's.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use super::past::Removed;
 use super::patience::Patience;
 use super::reconcile::Digests;
 use super::sender::{Ask, Effect, Failure, Kind, Next, Note, Outcome, Place, REPAIRS_MAX, Sender};
+use super::skew::Skew;
 use super::transport::{Answer, COPYING, Call, Wait};
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
@@ -41,6 +42,8 @@ pub(super) struct PeerTask {
     pub(super) stop: CancellationToken,
     /// Whether the peer said last that it has not got its registry together.
     pub(super) is_copying: AtomicBool,
+    /// What its answers have told of its clock.
+    pub(super) skew: Mutex<Option<Skew>>,
 }
 
 /// Why a task ended.
@@ -240,7 +243,10 @@ impl PeerTask {
                 return Exchanged::Outcome(Outcome::Failed(failure), None);
             }
         };
-        patience.answered_after(ask, Duration::from_millis(clock.now().mono.since(asked.mono)));
+        patience.answered_after(
+            ask,
+            Duration::from_millis(clock.now().mono.since(asked.mono)),
+        );
         let is_copying = answer.headers.contains_key(&COPYING);
         self.is_copying.store(is_copying, atomic::Ordering::Relaxed);
         let kind = match self.kind_of(&answer) {
@@ -252,7 +258,8 @@ impl PeerTask {
             info!(peer.url = %self.name, %kind, "replicating to {}, {kind}", self.name);
         }
         let answered = clock.now().wall;
-        let (now, ahead) = (answered.signed(), answer.ahead(asked.wall, answered));
+        let now = answered.signed();
+        let skew = self.skew(answer.skew(asked.wall, answered));
         let (context, ask) = (self.context.clone(), ask.clone());
         let compared = sender.compared().map(str::to_owned);
         let from = kind.clone();
@@ -268,7 +275,7 @@ impl PeerTask {
                 past: &*context.past,
                 limits: context.limits,
                 now,
-                ahead,
+                skew,
             };
             exchange::outcome(&ask, kind, answer.status, &answer.body, &reading)
         });
@@ -276,6 +283,15 @@ impl PeerTask {
             .await
             .unwrap_or_else(|error| Outcome::Failed(Failure::Broken(error.to_string())));
         Exchanged::Outcome(outcome, Some(from))
+    }
+
+    /// What is known of the peer's clock after an answer that tells this.
+    fn skew(&self, told: Option<Skew>) -> Skew {
+        let mut skew = self.skew.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(told) = told {
+            *skew = Some(skew.map_or(told, |known| known.and(told)));
+        }
+        skew.unwrap_or_default()
     }
 
     /// What an answer says about who gave it; `None` if that is this very node.

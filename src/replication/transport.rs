@@ -21,6 +21,7 @@ use super::dns::Dns;
 use super::metered::{Heads, Metered, READ_AHEAD};
 use super::packing::{self, PACK_FROM};
 use super::sender::Failure;
+use super::skew::Skew;
 use super::state::{PeerStates, Traffic};
 use crate::config::{ServiceUrl, is_node_id};
 use crate::tls::{self, Connector, TlsClient};
@@ -37,8 +38,6 @@ pub static COPYING: HeaderName = HeaderName::from_static("x-eurekad-copying");
 pub const LIST_MAX: usize = 256 << 20;
 /// What is read of an answer without success at most, bytes: only its status counts.
 const ERROR_MAX: usize = 64 << 10;
-/// Up to this difference of dates clocks are taken for the same, ms.
-const DATES_DIFFER_MS: i64 = 2000;
 /// Below a peer's base URL: batches, whether or not with a slash at the end.
 const BATCHES: &str = "peerreplication/batch";
 
@@ -136,19 +135,14 @@ impl Answer {
         Identity::parse(self.headers.get(&NODE)?.to_str().ok()?)
     }
 
-    /// How far the clock of the peer is ahead of the one here, ms, by the date of the answer; behind, if less than
-    /// nothing. Nothing, if it does not say, or if that is no more than its whole seconds, and a moment on the way,
-    /// may come to.
-    pub fn ahead(&self, asked: Millis, answered: Millis) -> i64 {
-        let date = self.headers.get(DATE).and_then(|date| date.to_str().ok());
-        let Some(date) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else {
-            return 0;
-        };
-        // What is earlier is not believed.
-        let date = date.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let date = i64::try_from(date).unwrap_or(i64::MAX).saturating_add(500);
-        let ahead = date.saturating_sub(asked.signed() / 2 + answered.signed() / 2);
-        if ahead.abs() <= DATES_DIFFER_MS { 0 } else { ahead }
+    /// How far the clock of the peer is ahead of the one here, as far as the date of the answer tells; asked for, and
+    /// received, at these moments (wall time). `None` if it has no date.
+    pub fn skew(&self, asked: Millis, answered: Millis) -> Option<Skew> {
+        let date = self.headers.get(DATE)?.to_str().ok()?;
+        let date = httpdate::parse_http_date(date).ok()?;
+        let date = date.duration_since(UNIX_EPOCH).ok()?.as_millis();
+        let date = i64::try_from(date).ok()?;
+        Some(Skew::of(date, asked, answered))
     }
 }
 

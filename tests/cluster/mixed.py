@@ -293,14 +293,18 @@ def java_cut_off(cluster):
     a, b, j = nodes = cluster.eurekads(2) + [cluster.add(Java)]
     links = cluster.linked()
     cluster.start()
-    made = {case: instance("CUT", case) for case in ("gone", "moved", "held", "lifted")}
+    made = {case: instance("CUT", case) for case in ("gone", "moved", "held", "lifted", "left", "left-later")}
     keys = [f"CUT/{case}" for case in made]
     for one in made.values():
         j.register(one)
     equal(nodes, SEEN_S, keys, among=keys)
     to_java, from_java = [links[a, j], links[b, j]], [links[j, a], links[j, b]]
+    for case in ("left", "left-later"):
+        # What is told of these beats later must not bring back what is cancelled in between.
+        a.beat("CUT", case, made[case]["lastDirtyTimestamp"])
     for link in [*to_java, *from_java]:
         link.set("cut")
+    j.cancel("CUT", "left")
     # The original keeps this beat for the others, and, told that nobody is there, would register it with them.
     j.beat("CUT", "gone", made["gone"]["lastDirtyTimestamp"])
     a.cancel("CUT", "gone")
@@ -312,26 +316,69 @@ def java_cut_off(cluster):
     time.sleep(20)
     for link in [*to_java, *from_java]:
         link.set("fair")
-    keys.remove("CUT/gone")
-    among = [*keys, "CUT/gone"]
-    found = equal(nodes, SEEN_S, keys, ["CUT/gone"], "after a cut that it outlasts", among=among)[1]
+    among, gone = keys, ["CUT/gone", "CUT/left"]
+    keys = [key for key in among if key not in gone]
+    found = equal(nodes, SEEN_S, keys, gone, "after a cut that it outlasts", among=among)[1]
     for case in ("held", "lifted"):
         expect(found[f"CUT/{case}"][:2] == ("OUT_OF_SERVICE", "OUT_OF_SERVICE"), f"{case} is overridden: {found}")
     # Longer than it keeps what it has to tell.
     for link in [*to_java, *from_java]:
         link.set("cut")
     j.set_status("CUT", "moved", "OUT_OF_SERVICE")
+    j.cancel("CUT", "left-later")
+    a.beat("CUT", "left-later", made["left-later"]["lastDirtyTimestamp"])
     time.sleep(GIVES_UP_S)
     for link in [*to_java, *from_java]:
         link.set("fair")
-    found = equal(nodes, SEEN_S, keys, ["CUT/gone"], "after a cut that it gave up in", among=among)[1]
+    gone.append("CUT/left-later")
+    keys.remove("CUT/left-later")
+    found = equal(nodes, SEEN_S, keys, gone, "after a cut that it gave up in", among=among)[1]
     expect(found["CUT/moved"][:2] == ("OUT_OF_SERVICE", "OUT_OF_SERVICE"), f"the word is known: {found}")
     # What stands before it goes on taking connections.
     j.kill()
     time.sleep(5)
     j.start().ready()
-    after = equal(nodes, SEEN_S, keys, ["CUT/gone"], "it has everything again", among=among)[1]
+    after = equal(nodes, SEEN_S, keys, gone, "it has everything again", among=among)[1]
     expect(found == after, f"as it was: {after}")
 
 
-SCENARIOS = [mixed_mesh, crashes, spring_client, migration, missed_at_java, java_restarted, java_cut_off]
+def java_unheard(cluster):
+    """what a Java node cannot tell, while it is told everything itself, is known all the same"""
+    a, b, j = nodes = cluster.eurekads(2) + [cluster.add(Java)]
+    links = cluster.linked()
+    cluster.start()
+    among = [f"MUTE/{case}" for case in ("held", "back", "meta", "gone", "again", "kept", "new")]
+    for key in among[:-1]:
+        j.register(instance(*key.split("/")))
+    equal(nodes, SEEN_S, among[:-1], among=among)
+    a.set_status("MUTE", "kept", "OUT_OF_SERVICE")
+    equal(nodes, SEEN_S, among[:-1], among=among)
+    for node in (a, b):
+        links[j, node].set("cut")
+    for case in ("held", "back"):
+        j.set_status("MUTE", case, "OUT_OF_SERVICE")
+    j.put_metadata("MUTE", "meta", "color", "green")
+    for case in ("gone", "again"):
+        j.cancel("MUTE", case)
+    j.register(instance("MUTE", "new"))
+    keys = [key for key in among if key not in ("MUTE/gone", "MUTE/again")]
+    found = equal(nodes, SEEN_S, keys, ["MUTE/gone", "MUTE/again"], "while it cannot tell", among=among)[1]
+    for case in ("held", "back", "kept"):
+        expect(found[f"MUTE/{case}"][:2] == ("OUT_OF_SERVICE", "OUT_OF_SERVICE"), f"{case} is overridden: {found}")
+    expect(("color", "green") in found["MUTE/meta"][4], f"the metadata is there: {found}")
+    # What is said here then is later than what the Java node still lists as changed lately.
+    a.lift("MUTE", "back", "UP")
+    b.register(instance("MUTE", "again"))
+    keys.append("MUTE/again")
+    equal(nodes, SEEN_S, keys, ["MUTE/gone"], "what is said on the other side", among=among)
+    time.sleep(GIVES_UP_S)
+    for node in (a, b):
+        links[j, node].set("fair")
+    found = equal(nodes, SEEN_S, keys, ["MUTE/gone"], "when it can tell again", among=among)[1]
+    expect(found["MUTE/back"][:2] == ("UP", "UNKNOWN"), f"what was lifted stays so: {found}")
+    said = [line for node in (a, b) for line in node.log.read_text().splitlines() if "not heard here" in line]
+    expect(len(said) <= 8, f"each change is taken over once: {said}")
+
+
+SCENARIOS = [mixed_mesh, crashes, spring_client, migration, missed_at_java, java_restarted, java_cut_off,
+             java_unheard]

@@ -39,11 +39,7 @@ impl Flight {
             Self::Owed { .. } => Some(Lane::Owed),
             Self::Renewals { .. } => Some(Lane::Renewals),
             Self::Sweep { .. } => Some(Lane::Sweep),
-            Self::Probe
-            | Self::Digests
-            | Self::Born
-            | Self::Recent
-            | Self::Compare { .. } => None,
+            Self::Probe | Self::Digests | Self::Born | Self::Recent | Self::Compare { .. } => None,
         }
     }
 
@@ -53,11 +49,7 @@ impl Flight {
             | Self::Owed { items }
             | Self::Renewals { items, .. }
             | Self::Sweep { items, .. } => items,
-            Self::Probe
-            | Self::Digests
-            | Self::Born
-            | Self::Recent
-            | Self::Compare { .. } => &[],
+            Self::Probe | Self::Digests | Self::Born | Self::Recent | Self::Compare { .. } => &[],
         }
     }
 

@@ -138,7 +138,11 @@ impl Java {
             self.doubts.insert(one.key, doubt);
         }
         self.pause = (took * PAUSE_TIMES).clamp(READ_EVERY_MS, PAUSE_MAX_MS);
-        let pause = if is_open { READ_AGAIN_MS.max(took) } else { self.pause };
+        let pause = if is_open {
+            READ_AGAIN_MS.max(took)
+        } else {
+            self.pause
+        };
         self.read_at = now.plus(pause);
         sure
     }

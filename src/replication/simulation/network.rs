@@ -12,6 +12,7 @@ use crate::replication::exchange::{self, Message, Reading, Repairing};
 use crate::replication::learned::{learn, tests::listed};
 use crate::replication::past::Removed;
 use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
+use crate::replication::skew::Skew;
 use crate::wire::Limits;
 
 impl World {
@@ -266,7 +267,7 @@ impl World {
         kind: Kind,
     ) {
         let now = self.nodes[node].wall(self.time);
-        let ahead = self.nodes[peer].wall(self.time) - now;
+        let skew = self.skew(node, peer);
         let state = self.nodes[node].published.clone();
         let digests = self.nodes[node].digests.of(&state.registry);
         let Some(link) = self.nodes[node].links.get(&peer) else {
@@ -285,11 +286,17 @@ impl World {
                 past: &past,
                 limits: Limits::default(),
                 now,
-                // As a date in whole seconds says it.
-                ahead: ahead / 1000 * 1000,
+                skew,
             };
             exchange::outcome(ask, kind, status, body, &reading)
         });
+    }
+
+    /// What an answer tells a node now of the clock of its peer.
+    fn skew(&self, node: usize, peer: usize) -> Skew {
+        let date = self.nodes[peer].wall(self.time) / 1000 * 1000;
+        let now = self.nodes[node].now(self.time).wall;
+        Skew::of(date, now, now)
     }
 
     pub(super) fn take(
@@ -367,8 +374,8 @@ impl World {
                 }
                 Effect::Look => {
                     let theirs = listed(&self.nodes[peer].published.registry);
-                    let ahead = self.nodes[peer].wall(time) - wall;
-                    let learned = learn(theirs, false, ahead, registry, &past);
+                    let skew = self.skew(node, peer);
+                    let learned = learn(theirs, false, skew, registry, &past);
                     assert_eq!(learned.refused, 0, "instances that cannot be read");
                     learned.commands
                 }

@@ -378,7 +378,9 @@ impl SimNode {
         let is_our_kind = !is_java && !self.is_java;
         match path {
             "peerreplication/batch/" => self.batch((index, name, is_our_kind), request, body, time),
-            exchange::STATUS_PATH if self.is_java && !is_java => Handled::Answer(200, self.status()),
+            exchange::STATUS_PATH if self.is_java && !is_java => {
+                Handled::Answer(200, self.status())
+            }
             exchange::DELTA_PATH if self.is_java && !is_java => {
                 Handled::Answer(200, self.changed_lately(time))
             }
@@ -441,8 +443,11 @@ impl SimNode {
 
     /// What a Java node lists as changed lately, which may be old.
     fn changed_lately(&mut self, time: u64) -> Vec<u8> {
-        self.listed.take_if(|(since, _)| time - *since >= LISTED_FOR);
-        let (_, body) = self.listed.get_or_insert_with(|| (time, delta_of(&self.published)));
+        self.listed
+            .take_if(|(since, _)| time - *since >= LISTED_FOR);
+        let (_, body) = self
+            .listed
+            .get_or_insert_with(|| (time, delta_of(&self.published)));
         body.clone()
     }
 

@@ -44,7 +44,10 @@ mod tests {
     fn what_does_not_say_when_the_server_began_is_an_error_that_says_what_is_missing() {
         let instance = |inner: &str| format!("<s><instanceInfo>{inner}</instanceInfo></s>");
         for (body, why) in [
-            ("<html><body>It works!</body></html>".into(), "html has no instanceInfo"),
+            (
+                "<html><body>It works!</body></html>".into(),
+                "html has no instanceInfo",
+            ),
             (instance(""), "instanceInfo has no lastUpdatedTimestamp"),
             (
                 instance("<lastUpdatedTimestamp>soon</lastUpdatedTimestamp>"),

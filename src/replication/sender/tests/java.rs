@@ -171,7 +171,12 @@ fn a_peer_that_lived_on_in_a_cut_is_not_swept_and_is_told_renewals_when_it_has_t
 
 #[test]
 fn a_peer_that_began_anew_or_does_not_say_so_is_swept() {
-    for (before, after) in [(Some(1), Some(2)), (Some(1), None), (None, Some(2)), (None, None)] {
+    for (before, after) in [
+        (Some(1), Some(2)),
+        (Some(1), None),
+        (None, Some(2)),
+        (None, None),
+    ] {
         let mut rig = met(before);
         is_cut_for(&mut rig, 6000);
         asks_born(&mut rig, after);
