@@ -192,6 +192,39 @@ fn a_checkpoint_that_the_log_does_not_lead_to_is_told() {
     );
 }
 
+/// Where the log cannot be followed, whatever the cause, it says nothing about the checkpoints.
+#[test]
+fn checkpoints_are_not_held_against_a_log_whose_segments_are_not_all_known() {
+    let place = filled(200);
+    {
+        let opened = place.open();
+        checkpoint(&*opened.reader, 60, 60).unwrap();
+        checkpoint(&*opened.reader, 200, 200).unwrap();
+        opened.store.close(Millis(7_000)).unwrap();
+    }
+    for lsn in [120, 200] {
+        let damaged = place.copied();
+        tamper(&damaged, |database| {
+            let first = crate::store::segment::parse_tree_name(&tree_of(database, lsn).name());
+            let key = crate::store::shared::segment_key(first.unwrap());
+            let before = database
+                .meta
+                .insert(key, b"\x01\x01\x01\x00nonsense")
+                .unwrap();
+            before.expect("the facts were there");
+        });
+        let found = look(&damaged);
+        worst(&found, Severity::Mendable);
+        assert_eq!(found.lost, [], "{lsn}");
+        let told = format!("{lsn}: {:#?}", found.findings);
+        let is_said = |what: &str| found.findings.iter().any(|f| f.what.contains(what));
+        assert!(!is_said("being dropped"), "{told}");
+        assert!(!is_said("leases"), "{told}");
+        let opened = damaged.open();
+        assert_eq!((opened.last_lsn, opened.lost), (Lsn(200), None), "{told}");
+    }
+}
+
 #[test]
 fn a_damaged_checkpoint_is_mended_by_the_next_start() {
     let place = filled(100);
@@ -208,6 +241,15 @@ fn a_damaged_checkpoint_is_mended_by_the_next_start() {
     assert_eq!(found.checkpoints[0].at, None);
 }
 
+/// The database as it was before, with the watermark and the checkpoints of now.
+fn put_back(place: &OnSled, older: BTreeMap<PathBuf, Vec<u8>>) {
+    fs::remove_dir_all(place.options.dir.join("log")).unwrap();
+    for (path, bytes) in older {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
 #[test]
 fn a_lost_tail_and_a_lost_watermark_are_noticed() {
     let place = filled(100);
@@ -217,18 +259,40 @@ fn a_lost_tail_and_a_lost_watermark_are_noticed() {
         put(&mut *opened.store, 101..=140);
         opened.store.close(Millis(7_000)).unwrap();
     }
-    // The database as it was before, and the watermark of now.
-    fs::remove_dir_all(place.options.dir.join("log")).unwrap();
-    for (path, bytes) in older {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, bytes).unwrap();
-    }
+    put_back(&place, older);
     let found = look(&place);
     worst(&found, Severity::State);
     let told = &found.findings.last().unwrap().what;
     assert!(told.contains("lsn 140 was acknowledged"), "{told}");
     fs::remove_file(place.options.dir.join("watermark")).unwrap();
     worst(&look(&place), Severity::Mendable);
+}
+
+#[test]
+fn a_lost_tail_that_a_start_has_told_is_no_news_to_the_next_check() {
+    let place = filled(80);
+    let older = files_below(&place.options.dir.join("log"));
+    {
+        let mut opened = place.open();
+        put(&mut *opened.store, 81..=100);
+        checkpoint(&*opened.reader, 90, 90).unwrap();
+        checkpoint(&*opened.reader, 100, 100).unwrap();
+        opened.store.close(Millis(7_000)).unwrap();
+    }
+    put_back(&place, older);
+    let found = look(&place);
+    worst(&found, Severity::History);
+    assert_eq!(found.lost, [(Lsn(81), Lsn(100))]);
+    let is_of_leases = |finding: &Finding| finding.what.contains("leases");
+    assert!(
+        !found.findings.iter().any(is_of_leases),
+        "{:#?}",
+        found.findings
+    );
+    place.open().store.close(Millis(7_000)).unwrap();
+    let again = look(&place);
+    worst(&again, Severity::Note);
+    assert_eq!(again.lost, []);
 }
 
 #[test]

@@ -171,7 +171,12 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
                     let gone = ranges((1..=left.records).filter(|lsn| !kept.contains(lsn)));
                     assert_eq!(found.lost, gone, "{told}; {:?}", opened.notes);
                     let is_history = found.worst() == Severity::History;
-                    assert_eq!(is_history, !gone.is_empty(), "{told}");
+                    assert_eq!(
+                        is_history,
+                        !gone.is_empty(),
+                        "{told}: {gone:?}; {:?}",
+                        opened.notes
+                    );
                     for lost in opened.reader.losses() {
                         let called = gone
                             .iter()
@@ -215,7 +220,9 @@ fn check_start_repair_and_reading_agree_wherever_a_byte_is_flipped() {
                 opened.notes,
             );
             opened.store.close(Millis(9_000)).unwrap();
-            let again = open(&repaired, OnDamage::Refuse).unwrap();
+            let again = open(&repaired, OnDamage::Refuse).unwrap_or_else(|error| {
+                panic!("{what}, once repaired: {error}");
+            });
             assert_eq!(again.lost, None, "{what}");
             // Damage in old history is told at each start until it goes with its age.
             let is_old = |note: &String| note.starts_with("the history between");

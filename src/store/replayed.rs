@@ -9,13 +9,17 @@ use crate::registry::change::{LeaseImage, Record};
 use crate::registry::rules::Rules;
 use crate::store::Checkpoint;
 use crate::store::finding::{Severity, Survey};
+use crate::store::v1::SegmentV1;
 use crate::types::{AppName, InstanceId, Lsn, Millis};
 
-/// The state of the older checkpoint, led on by the log to the newer one: the two must agree.
+/// The state of the older checkpoint, led on by the log to the newer one: the two must agree. Where the log
+/// does not lead on without a gap, for whatever reason, there is nothing to compare.
 #[derive(Debug)]
 pub(super) struct Replay {
     /// Where it begins.
     from: Lsn,
+    /// How far it has come: everything up to here was taken, or left out of the log on purpose.
+    upto: Lsn,
     pair: Option<(Registry, Checkpoint)>,
 }
 
@@ -25,6 +29,7 @@ impl Replay {
         let (Some(newer), Some(older)) = (newer, older) else {
             return Self {
                 from: Lsn::ZERO,
+                upto: Lsn::ZERO,
                 pair: None,
             };
         };
@@ -36,35 +41,45 @@ impl Replay {
         registry.restored_at(older.lsn);
         Self {
             from,
+            upto: from,
             pair: Some((registry, newer)),
         }
     }
 
-    /// The log has a hole over which only checkpoints from `base` on lead: there is nothing to compare if
-    /// this one began before.
-    pub(super) fn pass_hole(&mut self, base: Lsn) {
-        if self.from < base {
-            self.give_up();
+    /// A segment begins. LSNs may have been left out in front of it, over which only checkpoints from its
+    /// base on lead: there is nothing to compare if this one began before.
+    pub(super) fn begin_segment(&mut self, facts: &SegmentV1) {
+        if self.from < Lsn(facts.base) {
+            self.pair = None;
+        } else if (facts.after..facts.first).contains(&self.upto.0) {
+            self.upto = Lsn(facts.first - 1);
         }
     }
 
+    /// Takes the next record that can be read. If that is not the next one of the log, something is missing.
     pub(super) fn take(&mut self, record: &Record) {
-        if let Some((registry, newer)) = &mut self.pair
-            && record.lsn <= newer.lsn
-        {
-            registry.evolve(record, Millis::ZERO);
+        let Some((registry, newer)) = &mut self.pair else {
+            return;
+        };
+        if record.lsn <= self.upto || record.lsn > newer.lsn {
+            return;
         }
-    }
-
-    /// Something is missing: there is nothing to compare any more.
-    pub(super) fn give_up(&mut self) {
-        self.pair = None;
+        if record.lsn == self.upto.next() {
+            registry.evolve(record, Millis::ZERO);
+            self.upto = record.lsn;
+        } else {
+            self.pair = None;
+        }
     }
 
     pub(super) fn compare(self, survey: &mut Survey) {
         let Some((registry, newer)) = self.pair else {
             return;
         };
+        // The log ends before, or cannot be read up to there.
+        if self.upto < newer.lsn {
+            return;
+        }
         // Renewals are no changes, so their times differ.
         let settled = |image: &LeaseImage| LeaseImage {
             renewed_at: Millis::ZERO,

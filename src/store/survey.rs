@@ -141,7 +141,8 @@ fn segments(
     replay: &mut Replay,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), StoreError> {
-    let mut facts: BTreeMap<Lsn, Option<SegmentV1>> = BTreeMap::new();
+    let mut facts: BTreeMap<Lsn, SegmentV1> = BTreeMap::new();
+    let mut lacks_facts = false;
     let mut entries = database.meta.scan_prefix(keys::SEGMENT);
     loop {
         let (key, value) = match guarded("read the facts of the segments", || {
@@ -152,16 +153,18 @@ fn segments(
             // sled's iterator would repeat it for ever.
             Err(error) => {
                 take(error, Severity::State, "the facts of the segments", survey)?;
+                lacks_facts = true;
                 break;
             }
         };
         match record::decode_segment(&value) {
             Ok(segment) => {
-                facts.insert(Lsn(segment.first), Some(segment));
+                facts.insert(Lsn(segment.first), segment);
             }
             Err(error) => {
                 let name = String::from_utf8_lossy(&key).into_owned();
                 survey.find(Severity::State, name, error.to_string());
+                lacks_facts = true;
             }
         }
     }
@@ -171,11 +174,14 @@ fn segments(
             continue;
         };
         if !facts.contains_key(&first) {
-            survey.find(
-                Severity::Note,
-                format!("segment {first}"),
-                "it was being dropped; the next start finishes that",
-            );
+            // Unless it is the facts that cannot be read, which was told.
+            if !lacks_facts {
+                survey.find(
+                    Severity::Note,
+                    format!("segment {first}"),
+                    "it was being dropped; the next start finishes that",
+                );
+            }
             continue;
         }
         match guarded("open a segment", || database.db.open_tree(&name)) {
@@ -207,7 +213,6 @@ fn segments(
     let count = facts.len();
     let mut needed = Lsn::ZERO;
     for (place, (first, segment)) in facts.into_iter().enumerate() {
-        let Some(segment) = segment else { continue };
         if place == 0 {
             needed = needed.max(Lsn(segment.after));
         }
@@ -263,7 +268,7 @@ impl Walk<'_> {
     fn segment(&mut self, facts: &SegmentV1, tree: &Tree, is_last: bool) -> Result<(), StoreError> {
         let first = Lsn(facts.first);
         let place = format!("segment {first}");
-        self.replay.pass_hole(Lsn(facts.base));
+        self.replay.begin_segment(facts);
         if let Some(before) = self.before
             && before.0 != facts.after
         {
@@ -320,7 +325,6 @@ impl Walk<'_> {
                 } else {
                     untold += 1;
                 }
-                self.replay.give_up();
             }
             if at > Millis::ZERO {
                 covered.add(lsn, at, size);
@@ -348,7 +352,6 @@ impl Walk<'_> {
         let is_readable = walked.is_ok();
         if let Err(error) = walked {
             let severity = self.of_hole(Lsn(facts.last).max(expected));
-            self.replay.give_up();
             take(error, severity, &place, self.survey)?;
             if let Some(finding) = self.survey.findings.last_mut() {
                 // Where the segment ends is not known before it is closed.
