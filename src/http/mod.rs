@@ -8,6 +8,7 @@ mod answer;
 mod batch;
 mod between;
 mod body;
+mod gathered;
 mod lease;
 mod metrics;
 mod own;

@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::Api;
 use super::answer::Endless;
+use super::gathered::Gathered;
 use super::timed_stream::{Requests, TimedStream};
 use crate::stopping;
 
@@ -134,7 +135,7 @@ async fn connection(
             } else {
                 requests.answer();
             }
-            Ok::<_, Infallible>(answer)
+            Ok::<_, Infallible>(Gathered::of(answer))
         }
     });
     let http = http1::Builder::new()
