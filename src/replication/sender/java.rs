@@ -16,10 +16,11 @@ use crate::replication::outbound::Key;
 use crate::types::Millis;
 
 /// Least time between two looks at what changed lately, ms. What is said while a cut lasts is known before the
-/// other node gives up telling it, or a few seconds later.
-pub(super) const READ_EVERY_MS: u64 = 3000;
+/// other node gives up telling it, or a few seconds later. No whole seconds: where the seconds of its dates end is
+/// to differ from look to look ([`Skew`](crate::replication::skew::Skew)).
+pub(super) const READ_EVERY_MS: u64 = 2618;
 /// The same while something is in doubt.
-const READ_AGAIN_MS: u64 = 1500;
+const READ_AGAIN_MS: u64 = 1618;
 /// A look that took long is followed by a pause of so many times that, and one that failed by one of twice the
 /// last, ms at most.
 const PAUSE_TIMES: u64 = 20;

@@ -91,7 +91,7 @@ fn asks_born(rig: &mut Rig, born: Option<i64>) {
 }
 
 #[test]
-fn what_changed_lately_is_asked_for_every_three_seconds() {
+fn what_changed_lately_is_asked_for_every_few_seconds() {
     let mut rig = met(Some(1));
     for _ in 0..10 {
         assert_eq!(reads(&mut rig, &[]), (READ_EVERY_MS, 0));
