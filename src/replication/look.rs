@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 use super::Context;
 use super::learned::{Learned, learn};
 use super::sender::Failure;
+use super::skew::PeerClock;
 use super::transport::Call;
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
@@ -26,11 +27,16 @@ const LOOK_MAX: Duration = Duration::from_mins(5);
 
 /// Reads the registry of a peer and takes over what is newer there, beside what its sender does. One look of
 /// a node at a time, so that there is memory for one answer only.
-pub(super) async fn look(context: Arc<Context>, url: ServiceUrl, stop: CancellationToken) {
+pub(super) async fn look(
+    context: Arc<Context>,
+    url: ServiceUrl,
+    clock: Arc<PeerClock>,
+    stop: CancellationToken,
+) {
     let looking = async {
         for left in (0..TRIES).rev() {
             let looked = match context.looks.acquire().await {
-                Ok(_permit) => look_once(&context, &url).await,
+                Ok(_permit) => look_once(&context, &url, &clock).await,
                 // Nobody closes it.
                 Err(error) => Err(error.to_string()),
             };
@@ -58,7 +64,7 @@ pub(super) async fn look(context: Arc<Context>, url: ServiceUrl, stop: Cancellat
     }
 }
 
-async fn look_once(context: &Context, url: &ServiceUrl) -> Result<(), String> {
+async fn look_once(context: &Context, url: &ServiceUrl, clock: &PeerClock) -> Result<(), String> {
     let call = Call::get("apps/", context.copy_wait(LOOK_MAX));
     let asked = context.clock.now().wall;
     let answer = context
@@ -75,7 +81,7 @@ async fn look_once(context: &Context, url: &ServiceUrl) -> Result<(), String> {
     }
     let (log, past, limits) = (context.log.clone(), context.past.clone(), context.limits);
     let answered = context.clock.now().wall;
-    let skew = answer.skew(asked, answered).unwrap_or_default();
+    let skew = clock.heard(answer.skew(asked, answered));
     let now = answered.signed();
     let reading = tokio::task::spawn_blocking(move || {
         let list = wire::decode_applications(&answer.body, &limits, now)

@@ -26,6 +26,7 @@ mod learned;
 mod look;
 mod membership;
 mod metered;
+mod notes;
 pub mod outbound;
 pub mod packing;
 pub mod past;
@@ -48,8 +49,8 @@ pub mod transport;
 mod transport_tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
@@ -343,7 +344,7 @@ async fn run_peer(
         name: name.clone(),
         stop: stop.clone(),
         is_copying: AtomicBool::new(false),
-        skew: Mutex::default(),
+        clock: Arc::default(),
     });
     loop {
         let run = || {

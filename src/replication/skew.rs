@@ -4,6 +4,8 @@
 //! difference to somewhat more than a second. Where that second ends differs from answer to answer, so several
 //! of them together tell it to some hundredths.
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::types::Millis;
 
 /// How much further apart the clocks may have drifted from one answer to the next, ms.
@@ -53,6 +55,21 @@ impl Skew {
     /// The earliest moment by the clock here at which the clock of the peer can have shown `there`, ms.
     pub fn earliest(self, there: i64) -> i64 {
         there.saturating_sub(self.most)
+    }
+}
+
+/// What is known of the clock of one peer.
+#[derive(Debug, Default)]
+pub struct PeerClock(Mutex<Option<Skew>>);
+
+impl PeerClock {
+    /// What is known after an answer that tells this, if it tells anything.
+    pub fn heard(&self, told: Option<Skew>) -> Skew {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(told) = told {
+            *known = Some(known.map_or(told, |known| known.and(told)));
+        }
+        known.unwrap_or_default()
     }
 }
 

@@ -2,8 +2,8 @@
 //! carries out what follows. All decisions are the sender's.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 use std::sync::atomic::{self, AtomicBool};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -13,24 +13,23 @@ use super::Context;
 use super::behind::{Behind, LogRecords};
 use super::exchange::{self, Message, Reading, Repairing};
 use super::look::look;
+use super::notes::Notes;
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
 use super::patience::Patience;
 use super::reconcile::Digests;
-use super::sender::{Ask, Effect, Failure, Kind, Next, Note, Outcome, Place, REPAIRS_MAX, Sender};
-use super::skew::Skew;
+use super::sender::{Ask, Effect, Failure, Kind, Next, Outcome, Place, REPAIRS_MAX, Sender};
+use super::skew::PeerClock;
 use super::transport::{Answer, COPYING, Call, Wait};
 use crate::changelog::Request;
 use crate::config::ServiceUrl;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Command, Overrides};
-use crate::types::{Lsn, Millis};
+use crate::types::Millis;
 use crate::wire::{Draft, Limits};
 
 /// Changes that come in quick succession go together: how long the first waits for others.
 const GATHER: Duration = Duration::from_millis(10);
-/// Least time between two notes of how far a peer is.
-const NOTE_EVERY_MS: u64 = 1000;
 /// Longest time between two looks at who is at a URL that led to this node itself.
 const ASK_SELF_EVERY: Duration = Duration::from_secs(30);
 
@@ -42,8 +41,7 @@ pub(super) struct PeerTask {
     pub(super) stop: CancellationToken,
     /// Whether the peer said last that it has not got its registry together.
     pub(super) is_copying: AtomicBool,
-    /// What its answers have told of its clock.
-    pub(super) skew: Mutex<Option<Skew>>,
+    pub(super) clock: Arc<PeerClock>,
 }
 
 /// Why a task ended.
@@ -74,13 +72,13 @@ impl PeerTask {
     pub(super) async fn run(&self) -> End {
         let now = self.context.clock.now();
         let recovered = self.context.recovered;
-        let note = self.load_note().await;
+        let mut notes = Notes::of(self.context.clone(), self.name.clone());
+        let note = notes.load().await;
         let mut sender = Sender::new(note, recovered, now.mono);
         let (peers, states) = (&self.context.peers, &self.context.states);
         let mut patience = Patience::new(peers.read_timeout + peers.connect_timeout);
         states.update(&self.name, |_| {});
         let mut moved = self.context.log.subscribe();
-        let mut noted = (None, Millis::ZERO);
         let mut behind = Behind::default();
         loop {
             let copies = !self.context.gate.is_open(self.context.clock.now().mono);
@@ -89,7 +87,7 @@ impl PeerTask {
             let step;
             (sender, behind, step) = self.step(sender, behind).await;
             self.show(&sender, step.untold_since);
-            noted = self.take_note(&sender, noted).await;
+            notes.take(&sender).await;
             match (step.next, step.message) {
                 (Next::Ask(ask), Some(message)) => {
                     match self.exchange(&ask, message, &sender, &mut patience).await {
@@ -133,7 +131,7 @@ impl PeerTask {
                 }
             }
             if self.stop.is_cancelled() {
-                self.take_note(&sender, (None, Millis::ZERO)).await;
+                notes.take_now(&sender).await;
                 return End::Stopped;
             }
         }
@@ -259,7 +257,7 @@ impl PeerTask {
         }
         let answered = clock.now().wall;
         let now = answered.signed();
-        let skew = self.skew(answer.skew(asked.wall, answered));
+        let skew = self.clock.heard(answer.skew(asked.wall, answered));
         let (context, ask) = (self.context.clone(), ask.clone());
         let compared = sender.compared().map(str::to_owned);
         let from = kind.clone();
@@ -283,15 +281,6 @@ impl PeerTask {
             .await
             .unwrap_or_else(|error| Outcome::Failed(Failure::Broken(error.to_string())));
         Exchanged::Outcome(outcome, Some(from))
-    }
-
-    /// What is known of the peer's clock after an answer that tells this.
-    fn skew(&self, told: Option<Skew>) -> Skew {
-        let mut skew = self.skew.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(told) = told {
-            *skew = Some(skew.map_or(told, |known| known.and(told)));
-        }
-        skew.unwrap_or_default()
     }
 
     /// What an answer says about who gave it; `None` if that is this very node.
@@ -408,7 +397,7 @@ impl PeerTask {
                 }
                 Effect::Look => {
                     let (context, url) = (self.context.clone(), self.url.clone());
-                    let looking = look(context, url, self.stop.clone());
+                    let looking = look(context, url, self.clock.clone(), self.stop.clone());
                     self.context.tasks.spawn(looking);
                 }
                 Effect::GaveUp { app, id, status } => warn!(
@@ -505,56 +494,6 @@ impl PeerTask {
             state.lag_ms = lag_ms;
             state.counters = sender.counters();
         });
-    }
-
-    /// Under which the place, and what else is noted, lies in the store.
-    fn note_key(&self) -> String {
-        format!("cursor/{}", self.name)
-    }
-
-    /// What was noted. A peer that nothing is known of is swept, and told what goes from now on, though
-    /// it may be met later; one of which it is not known any more what it heard, because the note cannot be read
-    /// or is about a log that has lost its end, is told the whole log besides.
-    async fn load_note(&self) -> Note {
-        let (reader, key) = (self.context.log.reader(), self.note_key());
-        let end = self.context.log.published().lsn();
-        let read = tokio::task::spawn_blocking(move || reader.meta_get(&key)).await;
-        match read {
-            Ok(Ok(None)) => Place::Sweep(end).into(),
-            Ok(Ok(Some(text))) => Note::read(&text, &self.context.incarnation, end)
-                .unwrap_or(Place::Sweep(Lsn::ZERO).into()),
-            Ok(Err(error)) => {
-                warn!(
-                    peer.url = %self.name, %error,
-                    "the cursor of {} cannot be read, so it is told everything: {error}", self.name
-                );
-                Place::Sweep(Lsn::ZERO).into()
-            }
-            // The runtime is going down.
-            Err(_) => Place::Sweep(end).into(),
-        }
-    }
-
-    /// Notes the place, and what else there is to note, not too often: after a crash a stale one means that something
-    /// is sent again.
-    async fn take_note(
-        &self,
-        sender: &Sender,
-        noted: (Option<Note>, Millis),
-    ) -> (Option<Note>, Millis) {
-        let now = self.context.clock.now().mono;
-        let note = sender.note();
-        if Some(note) == noted.0 || now.since(noted.1) < NOTE_EVERY_MS {
-            return noted;
-        }
-        let (reader, key) = (self.context.log.reader(), self.note_key());
-        let text = note.text(&self.context.incarnation);
-        let put = tokio::task::spawn_blocking(move || reader.meta_put(&key, text.as_bytes())).await;
-        if let Ok(Err(error)) = put {
-            debug!(peer.url = %self.name, %error, "noting the cursor of {}: {error}", self.name);
-            return (noted.0, now);
-        }
-        (Some(note), now)
     }
 }
 

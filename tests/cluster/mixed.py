@@ -268,8 +268,8 @@ def missed_at_java(cluster):
         expect(found[f"MISSED/{case}"][:2] == ("OUT_OF_SERVICE", "OUT_OF_SERVICE"), f"{case} is overridden: {found}")
     expect(("color", "green") in found["MISSED/meta"][4], f"the metadata is there: {found}")
     expect(found["MISSED/plain"][:2] == ("UP", "UNKNOWN"), f"what was left alone is as it was: {found}")
-    said = [line for line in a.log.read_text().splitlines() if "taken over" in line]
-    expect(len(said) == 1, f"the log says it once: {said}")
+    said = [line for line in a.log.read_text().splitlines() if "override set: MISSED/held" in line]
+    expect(len(said) == 1, f"it is taken over once: {said}")
 
 
 def java_restarted(cluster):

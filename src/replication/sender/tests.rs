@@ -18,6 +18,7 @@ use crate::registry::rules::Rules;
 use crate::registry::status::Status;
 use crate::registry::tests::{Scene, cancel, instance, set, version};
 use crate::replication::inbound::Compared;
+use crate::replication::outbound::Item;
 use crate::types::{AppName, InstanceId};
 
 fn ours() -> Kind {

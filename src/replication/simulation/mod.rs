@@ -9,6 +9,7 @@ mod catch_up;
 mod checks;
 mod clients;
 mod disk;
+mod log;
 mod network;
 mod node;
 mod partition;

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::node::{CONNECT_TIMEOUT, DurablePast, Handled, Link, Sick, SimNode, Waiting};
+use super::log::DurablePast;
+use super::node::{CONNECT_TIMEOUT, Handled, Link, Sick, SimNode, Waiting};
 use super::trace::{heard, told};
 use super::world::{Event, World};
 use crate::registry::change::Origin;
@@ -274,7 +275,7 @@ impl World {
             return;
         };
         let reads_past = matches!(link.flight, Some((_, Ask::Recent)));
-        let durable = reads_past.then(|| self.nodes[node].durable());
+        let durable = reads_past.then(|| self.nodes[node].durable.clone());
         let past = DurablePast(durable.as_deref().unwrap_or_default());
         let compared = link.sender.compared().map(str::to_owned);
         let from = Some(kind.clone());

@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::log::{DurablePast, LogRecords};
 use crate::changelog::{Asked, Published, apply};
+use crate::registry::Registry;
 use crate::registry::change::{Actor, Origin, Record};
 use crate::registry::command::{Command, Context, Renewal, Reply};
 use crate::registry::delta::DeltaTail;
 use crate::registry::rules::Rules;
 use crate::registry::status::Status;
-use crate::registry::{Registry, Tombstone};
 use crate::replication::batch::{Known, Plan, Terms};
 use crate::replication::exchange;
 use crate::replication::inbound::{self, Fingerprints};
 use crate::replication::learned::tests::delta_of;
-use crate::replication::outbound::Key;
-use crate::replication::past::{self, Past, Removed};
+use crate::replication::past::{self, Past};
 use crate::replication::patience::Patience;
 use crate::replication::reconcile::{Comparison, DigestCache};
-use crate::replication::sender::{Ask, Kind, Note, Place, RECORDS_AT_ONCE, Records, Sender};
+use crate::replication::sender::{Ask, Kind, Note, Place, Sender};
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
 use crate::wire::batch::{BatchItem, ItemAnswer, decode_batch, write_batch_response};
 use crate::wire::{Dialect, Format, Limits};
@@ -113,7 +113,7 @@ pub(super) struct SimNode {
     pub(super) expires: bool,
     pub(super) is_up: bool,
     pub(super) epoch: u32,
-    durable: Vec<Arc<Record>>,
+    pub(super) durable: Vec<Arc<Record>>,
     /// The writer's state; ahead of what is published until a commit.
     state: Published,
     pub(super) published: Published,
@@ -347,10 +347,6 @@ impl SimNode {
         DurablePast(&self.durable)
     }
 
-    pub(super) fn durable(&self) -> Vec<Arc<Record>> {
-        self.durable.clone()
-    }
-
     pub(super) fn records(&self) -> LogRecords<'_> {
         LogRecords { node: self }
     }
@@ -522,49 +518,5 @@ impl SimNode {
             body.truncate(body.len() / 2);
         }
         body
-    }
-}
-
-/// The log as it is asked for removals.
-#[derive(Debug)]
-pub(super) struct DurablePast<'a>(pub(super) &'a [Arc<Record>]);
-
-impl Past for DurablePast<'_> {
-    fn removals(&self, keys: &[Key]) -> Removed {
-        let last = |(app, id): &Key| {
-            let is_it = |record: &&Arc<Record>| {
-                let change = &record.change;
-                change.app == *app && change.id == *id && change.lease.is_some()
-            };
-            let record = self.0.iter().rev().find(is_it)?;
-            Some(((app.clone(), id.clone()), Tombstone::of(record)?))
-        };
-        let mut removed = Removed::default();
-        removed.extend(keys.iter().filter_map(last));
-        removed
-    }
-
-    fn decided(&self, change: Lsn) -> Option<Millis> {
-        let record = self.0.iter().rev().find(|record| record.lsn == change);
-        record.map(|record| record.at)
-    }
-}
-
-/// The log as a sender reads it.
-pub(super) struct LogRecords<'a> {
-    node: &'a SimNode,
-}
-
-impl Records for LogRecords<'_> {
-    fn since(&mut self, first: Lsn) -> Option<Vec<Arc<Record>>> {
-        if let Some(records) = self.node.published.delta.since(first) {
-            return Some(records.take(RECORDS_AT_ONCE).cloned().collect());
-        }
-        if first < self.node.floor {
-            return None;
-        }
-        let skipped = usize::try_from(first.0 - 1).expect("a position");
-        let rest = self.node.durable.iter().skip(skipped);
-        Some(rest.take(RECORDS_AT_ONCE).cloned().collect())
     }
 }
