@@ -170,7 +170,10 @@ impl Sender {
                 self.java.was_not_read(now);
                 self.look()
             }
-            Outcome::Unread(_) => {
+            Outcome::Unread(failure) => {
+                if matches!(failure, Failure::Broken(_)) {
+                    self.java.has_failed();
+                }
                 self.java.was_not_read(now);
                 Vec::new()
             }
@@ -245,6 +248,7 @@ impl Sender {
             let away = now.since(self.heard_at);
             self.looks |= away >= LOOK_AFTER_MS;
             self.may_be_new |= away >= SWEEP_AFTER_MS;
+            self.java.has_failed();
         }
         self.heard_at = now;
     }

@@ -1,7 +1,7 @@
 //! What is asked of a Java peer beside what it is told.
 //!
-//! When its process began, when it is met again after it did not answer: one that lives on has what it had, and what
-//! is missing there was cancelled there; one that began anew has forgotten everything.
+//! When its process began, when it is met, and when it answers again after a request came to nothing: one that lives
+//! on has what it had, and what is missing there was cancelled there; one that began anew has forgotten everything.
 //!
 //! And what it lists as changed lately, every few seconds: a Java node gives up telling others what they do not
 //! take within half a minute, and if only that direction is cut, this node would notice nothing. What it lists may be
@@ -78,6 +78,12 @@ impl Java {
         self.asks_born = true;
     }
 
+    /// A request has come to nothing, which a restart may have been the reason of. A peer that never says when it
+    /// began is asked only when it was away.
+    pub(super) fn has_failed(&mut self) {
+        self.asks_born |= self.tries < TRIES_MAX;
+    }
+
     /// Whether it is to be asked when it began.
     pub(super) fn asks_born(&self) -> bool {
         self.asks_born
@@ -97,7 +103,9 @@ impl Java {
     /// everything.
     pub(super) fn was_born(&mut self, born: Option<i64>, was_away: bool, now: Millis) -> bool {
         self.asks_born = false;
-        self.tries = 0;
+        if born.is_some() {
+            self.tries = 0;
+        }
         let before = self.born;
         self.born = born.or(before);
         let lives_on = born.is_some() && born == before;

@@ -293,8 +293,12 @@ impl Sender {
         if let Some(next) = self.next_turn(now, state) {
             return next;
         }
-        if had_changes && let Some(next) = self.next_changes(state, records) {
-            return next;
+        if had_changes {
+            // If the log does not reach back, there is a sweep to begin.
+            let next = self.next_changes(state, records);
+            if let Some(next) = next.or_else(|| self.next_turn(now, state)) {
+                return next;
+            }
         }
         if self.is_reading {
             return Next::Wait(now);
@@ -305,8 +309,9 @@ impl Sender {
                 // There is nothing to tell, but to know whether it answers again.
                 return self.ask(Flight::Probe, Ask::Probe);
             }
-            // What it refused is gone, and it has answered since.
+            // What it refused is gone, and it has answered since: there may be something to ask again.
             self.succeeded(now);
+            return self.next(now, state, records);
         }
         if let Some(next) = self.next_comparison(now, state) {
             return next;

@@ -3,8 +3,9 @@
 
 use super::node::{START, Waiting};
 use super::world::{Setup, World};
+use crate::registry::Registry;
 use crate::registry::change::Origin;
-use crate::registry::command::Command;
+use crate::registry::command::{Command, Renewal};
 use crate::registry::status::Status;
 use crate::types::Lsn;
 
@@ -275,9 +276,97 @@ fn what_a_java_node_was_told_while_nobody_heard_it_is_learned_after_a_restart() 
     let next = world.time + 20_000;
     world.run(next);
     let here = &world.nodes[0].published.registry;
+    assert_eq!(overridden(here), INSTANCES / 10);
+    assert_same(&world);
+}
+
+/// A Java node that is told everything, and gives up telling what it has to say.
+#[test]
+fn what_a_java_node_cannot_tell_is_learned_though_nothing_else_is_wrong() {
+    let mut world = begin(1);
+    world.clear_up();
+    let next = world.time + 20_000;
+    world.run(next);
+    world.nodes[1].links.clear();
+    override_some(&mut world, 1);
+    for number in [1, 2] {
+        cancel(&mut world, 1, number);
+    }
+    let next = world.time + 100;
+    world.run(next);
+    let mut again = world.clients.all[2].describe();
+    again.last_dirty_timestamp += 1;
+    world.submit(
+        1,
+        &[Command::Register(again.into())],
+        &Origin::Client,
+        Waiting::Nobody,
+    );
+    // What it lists is half a minute old at most.
+    let next = world.time + 35_000;
+    world.run(next);
+    assert_same(&world);
+    let here = &world.nodes[0].published.registry;
+    assert_eq!(here.len(), INSTANCES as u64 - 1);
+    assert_eq!(overridden(here), INSTANCES / 10);
+    // Once, whatever it goes on to list.
+    let end = here.lsn();
+    let next = world.time + 60_000;
+    world.run(next);
+    assert_eq!(world.nodes[0].published.lsn(), end);
+}
+
+/// A client that lives says goodbye at a node.
+fn cancel(world: &mut World, at: usize, number: usize) {
+    beat(world, at, number);
+    let client = &world.clients.all[number];
+    let command = Command::Cancel {
+        app: client.app.clone(),
+        id: client.id.clone(),
+        version: None,
+    };
+    world.submit(at, &[command], &Origin::Client, Waiting::Nobody);
+}
+
+fn beat(world: &mut World, at: usize, number: usize) {
+    let (client, time) = (&world.clients.all[number], world.time);
+    let (app, id) = (client.app.as_str(), client.id.as_str());
+    let renewed = world.nodes[at].renew(app, id, Renewal::default(), false, time);
+    assert!(renewed.is_some(), "a renewal changes nothing");
+}
+
+/// Instances that are out of service by an override.
+fn overridden(registry: &Registry) -> usize {
     let is_overridden = |lease: &&std::sync::Arc<crate::registry::lease::Lease>| {
         lease.instance().overridden_status == Status::OutOfService
     };
-    assert_eq!(here.leases().filter(is_overridden).count(), INSTANCES / 10);
-    assert_same(&world);
+    registry.leases().filter(is_overridden).count()
+}
+
+/// A Java node that lives on while it is cut off, and in which a client says goodbye meanwhile.
+#[test]
+fn what_was_cancelled_at_a_java_node_in_a_cut_does_not_come_back() {
+    for gives_up in [false, true] {
+        let mut world = begin(1);
+        world.clear_up();
+        let next = world.time + 20_000;
+        world.run(next);
+        // This is told later.
+        beat(&mut world, 0, 1);
+        world.blocked[0][1] = true;
+        world.blocked[1][0] = true;
+        cancel(&mut world, 1, 1);
+        let next = world.time + 40_000;
+        world.run(next);
+        if gives_up {
+            let time = world.time;
+            world.nodes[1].give_up_telling(0, time);
+        }
+        world.clear_up();
+        let next = world.time + 10_000;
+        world.run(next);
+        assert_same(&world);
+        let count = world.nodes[0].published.registry.len();
+        assert_eq!(count, INSTANCES as u64 - 1, "{gives_up}");
+    }
 }

@@ -186,13 +186,27 @@ fn a_peer_that_began_anew_or_does_not_say_so_is_swept() {
 }
 
 #[test]
-fn a_peer_that_was_never_out_of_reach_for_long_is_not_asked_again_when_it_began() {
+fn a_peer_that_was_never_out_of_reach_for_long_is_swept_only_if_it_says_that_it_began_anew() {
+    for (born, is_swept) in [(Some(1), false), (None, false), (Some(2), true)] {
+        let mut rig = met(Some(1));
+        is_cut_for(&mut rig, 1500);
+        asks_born(&mut rig, born);
+        assert_eq!(rig.sender.cursor().is_none(), is_swept, "{born:?}");
+        assert_eq!(rig.batch(), ["beat 1"], "renewals do not wait");
+    }
+}
+
+#[test]
+fn a_list_that_breaks_off_may_be_the_first_sign_of_a_restart() {
     let mut rig = met(Some(1));
-    is_cut_for(&mut rig, 1500);
-    assert_eq!(rig.batch(), ["beat 1"]);
-    rig.took(1);
-    assert_eq!(reads(&mut rig, &[]).1, 0);
-    assert_eq!(rig.sender.cursor(), Some(Lsn(1)));
+    rig.scene.pass(READ_EVERY_MS);
+    assert!(matches!(rig.ask(), Ask::Recent));
+    let broken = Outcome::Failed(Failure::Broken("reset".into()));
+    let outcome = rig.sender.recognise(broken, None);
+    rig.answer(outcome);
+    assert!(!rig.sender.is_failing());
+    asks_born(&mut rig, Some(2));
+    assert_eq!(rig.batch(), ["beat 1"], "it is swept");
 }
 
 #[test]
