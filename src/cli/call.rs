@@ -5,16 +5,9 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{HeaderName, HeaderValue};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::failure::Failure;
-
-/// What stands as it is in a segment of a path.
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
+use crate::wire::path_segment;
 
 /// A path with its query, encoded.
 #[derive(Clone, Debug)]
@@ -36,13 +29,7 @@ impl Target {
     /// Appends a segment, encoded.
     #[must_use]
     pub(super) fn segment(mut self, text: &str) -> Self {
-        // Dots alone would be taken for steps in the path.
-        let encoded = match text {
-            "." => "%2E".to_owned(),
-            ".." => "%2E%2E".to_owned(),
-            _ => utf8_percent_encode(text, SEGMENT).to_string(),
-        };
-        let _ = write!(self.path, "/{encoded}");
+        let _ = write!(self.path, "/{}", path_segment(text));
         self
     }
 

@@ -128,7 +128,7 @@ fn a_damaged_log_makes_a_java_peer_get_everything_instead_of_nothing() {
         let outcome = match sender.next(now, &rig.state, &mut records) {
             Next::Ask(Ask::Probe) => Outcome::Known(Kind::Java),
             Next::Ask(Ask::Born) => Outcome::Born(None),
-            Next::Ask(Ask::Recent) => Outcome::Recent(Ok(Vec::new())),
+            Next::Ask(Ask::Recent) => Outcome::Recent(Vec::new()),
             Next::Ask(Ask::Batch(items)) => {
                 told.extend(items.iter().map(crate::replication::outbound::Item::key));
                 let done = || crate::replication::sender::ItemResult {

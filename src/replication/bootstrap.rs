@@ -14,8 +14,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use super::confirm::confirm;
 use super::learned::learn;
 use super::sender::Failure;
+use super::skew::PeerClock;
 use super::transport::{COPYING, Call};
 use super::{Context, Listed};
 use crate::changelog::Request;
@@ -277,7 +279,8 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     let (is_our_kind, limits) = (answer.identity().is_some(), config.limits.of_decoders());
     let is_copying = answer.headers.contains_key(&COPYING);
     let answered = context.clock.now().wall;
-    let skew = answer.skew(asked, answered).unwrap_or_default();
+    let clock = PeerClock::default();
+    let skew = clock.heard(answer.skew(asked, answered), answered);
     let now = answered.signed();
     let (log, past) = (context.log.clone(), context.past.clone());
     let reading = tokio::task::spawn_blocking(move || {
@@ -315,6 +318,10 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
         return Had::NoAnswer(format!("the copy was not stored: {why}"));
     }
     if let Some(why) = unjudged {
+        return Had::NoAnswer(why);
+    }
+    // What clients and peers have told this node meanwhile.
+    if let Err(why) = confirm(context, url, &clock, learned.unheard).await {
         return Had::NoAnswer(why);
     }
     Had::Instances(count)

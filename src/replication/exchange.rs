@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::holds;
 use super::inbound::Compared;
-use super::learned::{Unheard, unheard};
+use super::learned::unheard;
 use super::outbound::Item;
 use super::past::{self, Past, Removed};
 use super::reconcile::{self, Comparison, Digests};
@@ -136,7 +136,7 @@ pub fn answer_max(ask: &Ask, limits: &Limits) -> usize {
     /// The digests of some hundred thousand applications.
     const DIGESTS: usize = 16 << 20;
     /// Some ten thousand instances that changed within minutes.
-    const RECENT: usize = 32 << 20;
+    const RECENT: usize = 16 << 20;
     /// Holds, names, and who asked for what.
     const BESIDE_INSTANCES: usize = 16 << 20;
     // Its texts may be escaped.
@@ -160,11 +160,8 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
         (Ask::Compare { .. }, 413) => return Outcome::TooLong,
         // It has no such thing, or does not give it to this node.
         (Ask::Born, 400..=500) => return Outcome::Born(None),
-        (Ask::Recent, 400..=500) => {
-            let why = Failure::Status(status).to_string();
-            return Outcome::Recent(Err(why));
-        }
         (_, 200..=299) => {}
+        (Ask::Recent, _) => return Outcome::Unread(Failure::Status(status)),
         (Ask::Batch(_) | Ask::Renewals(_), 400 | 413 | 500) => return Outcome::Refused(status),
         _ => return Outcome::Failed(Failure::Status(status)),
     }
@@ -186,7 +183,7 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
                 .collect(),
         ),
         Ask::Born => Outcome::Born(wire::decode_server_birth(body, &reading.limits).ok()),
-        Ask::Recent => Outcome::Recent(recent(body, reading)),
+        Ask::Recent => recent(body, reading),
         Ask::Digests => match serde_json::from_slice::<Digests>(body) {
             Ok(theirs) => Outcome::Digests(differing(
                 reading.digests,
@@ -204,11 +201,14 @@ pub fn outcome(ask: &Ask, kind: Kind, status: u16, body: &[u8], reading: &Readin
 }
 
 /// What a Java node lists as changed lately and was not heard here.
-fn recent(body: &[u8], reading: &Reading<'_>) -> Result<Vec<Unheard>, String> {
-    let list = wire::decode_applications(body, &reading.limits, reading.now);
-    let list = list.map_err(|error| format!("it cannot be read: {error}"))?;
-    let (registry, past) = (reading.registry, reading.past);
-    Ok(unheard(list.drafts, reading.skew, registry, past))
+fn recent(body: &[u8], reading: &Reading<'_>) -> Outcome {
+    match wire::decode_applications(body, &reading.limits, reading.now) {
+        Ok(list) => {
+            let (registry, past) = (reading.registry, reading.past);
+            Outcome::Recent(unheard(&list.drafts, reading.skew, registry, past))
+        }
+        Err(error) => Outcome::Unread(Failure::Broken(error.to_string())),
+    }
 }
 
 fn broken(error: &impl std::fmt::Display) -> Outcome {

@@ -3,9 +3,9 @@
 //! first copy, and when a Java peer is met whose messages were missed; the other every few seconds.
 //!
 //! Of nodes of our own kind the registry takes the newer state itself. A Java node says no versions of its own,
-//! and some of what it lists is no news: its answer may be half a minute old, and it forgets
-//! overrides. So only what is clearly newer than here is taken, and nothing is renewed; what was cancelled or
-//! evicted here stays so. That something is missing from a list takes nothing away. A delta says that it went, and
+//! and some of what it lists is no news: its answer may be minutes old, and it forgets
+//! overrides. So only what is certainly newer than here is taken, and nothing is renewed; of what is here only what that
+//! node confirms when it is asked for the instance itself; what was cancelled or evicted here stays so. That something is missing from a list takes nothing away. A delta says that it went, and
 //! its times tell whether it was cancelled; what may have been evicted there, each node judges for itself.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::registry::instance::{ActionType, Metadata};
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::{Recalled, Registry};
-use crate::types::{InstanceId, Millis};
+use crate::types::{InstanceId, Lsn, Millis};
 use crate::wire::Draft;
 
 /// What has to happen here.
@@ -34,6 +34,8 @@ pub(super) struct Learned {
     pub(super) refused: usize,
     /// Instances of which the log could not be asked whether they were removed here: they are left out.
     pub(super) unknown: usize,
+    /// What seems to be new of instances that are here: to be confirmed first.
+    pub(super) unheard: Vec<Unheard>,
 }
 
 /// Compares a peer's list with `registry`. `skew` is that of the clock of a Java node. May wait for
@@ -52,11 +54,15 @@ pub(super) fn learn(
     for mut draft in drafts {
         // Whether it lives, the list does not say: a renewal will.
         draft.lease_times.vouched_ms = Some(0);
+        let is_here = registry.lease(draft.app.as_str(), draft.id()).is_some();
+        let known = (registry, &removed, past);
         if is_our_kind {
             learned.take(draft, true, registry, &removed);
-            continue;
+        } else if is_here {
+            learned.unheard.extend(Unheard::of(&draft, skew, known));
+        } else {
+            learned.take_news(draft, skew, known);
         }
-        learned.take_news(draft, skew, (registry, &removed, past));
     }
     learned
 }
@@ -86,12 +92,8 @@ impl Learned {
                     dirty: None,
                 });
             }
-            News::Cancel => {
-                let (app, id) = key_of(&draft);
-                let version = None;
-                self.commands.push(Command::Cancel { app, id, version });
-            }
-            News::Nothing => {}
+            // Of instances that are there.
+            News::Cancel(_) | News::Nothing => {}
         }
     }
 
@@ -114,46 +116,78 @@ impl Learned {
     }
 }
 
-/// Something that was said at a Java node and has not been heard here.
-#[derive(Debug)]
+/// Something that was said at a Java node and has not been heard here, as a list has it, which may be old.
+#[derive(Clone, Debug)]
 pub struct Unheard {
     pub key: Key,
     /// When it was said, ms by the clock there.
     pub updated: i64,
-    /// What takes it over.
-    pub commands: Vec<Command>,
+    /// That it was cancelled, while the last change here is this one.
+    pub cancelled: Option<Lsn>,
+}
+
+impl Unheard {
+    fn of(draft: &Draft, skew: Skew, known: Known<'_>) -> Option<Self> {
+        let cancelled = match news_of(draft, skew, known) {
+            News::Nothing => return None,
+            News::Instance | News::Override => None,
+            News::Cancel(lsn) => Some(lsn),
+        };
+        Some(Self {
+            key: key_of(draft),
+            updated: draft.last_updated_timestamp,
+            cancelled,
+        })
+    }
+
+    /// What takes it over, if it is so still: by what that node says of the instance itself, which is never old
+    /// (`protocol.md` 3.7), or that it does not have it. May wait for the disk, a moment at most.
+    pub(super) fn confirmed(
+        &self,
+        there: Option<Draft>,
+        skew: Skew,
+        registry: &Registry,
+        past: &dyn Past,
+    ) -> Learned {
+        let mut learned = Learned::default();
+        let (app, id) = self.key.clone();
+        if let Some(mut draft) = there {
+            let removed = past::removals(past, registry, [self.key.clone()]);
+            // Whether it lives, a renewal will say.
+            draft.lease_times.vouched_ms = Some(0);
+            learned.take_news(draft, skew, (registry, &removed, past));
+        } else if let Some(lsn) = self.cancelled {
+            let here = registry.lease(app.as_str(), id.as_str());
+            let version = None;
+            if here.is_some_and(|lease| lease.lsn == lsn) {
+                learned.instances += 1;
+                learned.commands.push(Command::Cancel { app, id, version });
+            }
+        }
+        learned
+    }
 }
 
 /// Compares what a Java node lists as changed lately with `registry`. May wait for the disk, a moment at
 /// most.
 pub(super) fn unheard(
-    drafts: Vec<Draft>,
+    drafts: &[Draft],
     skew: Skew,
     registry: &Registry,
     past: &dyn Past,
 ) -> Vec<Unheard> {
     let present = drafts.iter().filter(|draft| !is_deleted(draft));
     let removed = past::removals(past, registry, present.map(key_of));
-    let unheard = drafts.into_iter().map(|mut draft| {
-        // Whether it lives, a renewal will say.
-        draft.lease_times.vouched_ms = Some(0);
-        let (key, updated) = (key_of(&draft), draft.last_updated_timestamp);
-        let mut learned = Learned::default();
-        learned.take_news(draft, skew, (registry, &removed, past));
-        Unheard {
-            key,
-            updated,
-            commands: learned.commands,
-        }
-    });
-    unheard.filter(|one| !one.commands.is_empty()).collect()
+    let unheard = |draft| Unheard::of(draft, skew, (registry, &removed, past));
+    drafts.iter().filter_map(unheard).collect()
 }
 
 /// What is new of an instance of a Java node.
 enum News {
     Instance,
     Override,
-    Cancel,
+    /// While this is the last change here.
+    Cancel(Lsn),
     Nothing,
 }
 
@@ -172,7 +206,7 @@ fn news_of(draft: &Draft, skew: Skew, (registry, removed, past): Known<'_>) -> N
                     && dirty >= lease.instance().last_dirty_timestamp
                     && is_later(draft, skew, lease, past) =>
             {
-                News::Cancel
+                News::Cancel(lease.lsn)
             }
             _ => News::Nothing,
         };
@@ -186,20 +220,23 @@ fn news_of(draft: &Draft, skew: Skew, (registry, removed, past): Known<'_>) -> N
             Recalled::Removed(_) | Recalled::Nothing => News::Instance,
         };
     };
-    let ours = lease.instance();
-    if dirty > ours.last_dirty_timestamp {
-        return News::Instance;
-    }
+    let (ours, overridden) = (lease.instance(), registry.override_of(app, id));
     // Java nodes put metadata without a newer version of the client's.
     let has_other_metadata = entries(&draft.metadata) != entries(&ours.metadata);
+    // A Java node that is told an override which the status is already, does not take it.
     let has_other_override = draft.overridden_status != Status::Unknown
-        && registry.override_of(app, id) != Some(draft.overridden_status);
+        && overridden != Some(draft.overridden_status)
+        && overridden != Some(draft.status);
+    let is_newer = dirty > ours.last_dirty_timestamp;
+    if is_newer && !has_other_override {
+        return News::Instance;
+    }
     // What was done here later, such as lifting it, the other node has not heard of, or had not when the
     // answer was made.
     let is_news = (has_other_metadata || has_other_override)
-        && dirty == ours.last_dirty_timestamp
+        && dirty >= ours.last_dirty_timestamp
         && is_later(draft, skew, lease, past);
-    match (is_news, has_other_metadata) {
+    match (is_news, is_newer || has_other_metadata) {
         (true, true) => News::Instance,
         (true, false) => News::Override,
         (false, _) => News::Nothing,

@@ -8,7 +8,7 @@ use crate::changelog::Published;
 use crate::registry::change::Record;
 use crate::registry::command::Adoption;
 use crate::registry::rules::Rules;
-use crate::registry::tests::{Scene, cancel, instance, lift, set, version};
+use crate::registry::tests::{Scene, cancel, instance, lift, saying, set, version};
 use crate::replication::skew::tests::exactly;
 use crate::types::Lsn;
 use crate::wire::batch::{ItemAnswer, decode_batch_response, write_batch_response};
@@ -63,33 +63,47 @@ impl Past for Log {
     }
 }
 
-/// Learns from the whole list of a Java node. How many instances are taken over, and how many overrides.
+/// What of `unheard` is taken over, asked for at the Java node.
+fn confirm(here: &mut Scene, java: &Scene, skew: Skew, unheard: &[Unheard]) -> usize {
+    let theirs = listed(&java.registry);
+    let mut taken = 0;
+    for one in unheard {
+        let there = theirs.iter().find(|draft| key_of(draft) == one.key);
+        let learned = one.confirmed(there.cloned(), skew, &here.registry, &Log::of(here));
+        taken += usize::from(!learned.commands.is_empty());
+        for command in &learned.commands {
+            here.peer(command);
+        }
+    }
+    taken
+}
+
+/// Learns from the whole list of a Java node. How many instances are taken over that were not here, and how many
+/// changes of others.
 fn learns(here: &mut Scene, java: &Scene) -> (usize, usize) {
-    let log = Log::of(here);
-    let learned = learn(
-        listed(&java.registry),
-        false,
-        exactly(0),
-        &here.registry,
-        &log,
-    );
+    let (log, skew) = (Log::of(here), exactly(0));
+    let learned = learn(listed(&java.registry), false, skew, &here.registry, &log);
     assert_eq!(learned.refused, 0);
     for command in &learned.commands {
         here.peer(command);
     }
-    (learned.instances, learned.overrides)
+    let confirmed = confirm(here, java, skew, &learned.unheard);
+    (learned.instances, confirmed)
 }
 
-/// Learns from what a Java node lists as changed lately, whose clock is ahead by so much. How many instances
-/// that concerns.
-fn hears(here: &mut Scene, java: &Scene, ahead: i64) -> usize {
+/// What a Java node lists as changed lately and was not heard here, by a clock that is ahead by so much.
+fn lists(here: &Scene, java: &Scene, ahead: i64) -> Vec<Unheard> {
     let body = delta_of(&java.published());
     let list = wire::decode_applications(&body, &Limits::default(), 0).expect("a list");
-    let unheard = unheard(list.drafts, exactly(ahead), &here.registry, &Log::of(here));
-    for command in unheard.iter().flat_map(|one| &one.commands) {
-        here.peer(command);
-    }
-    unheard.len()
+    unheard(&list.drafts, exactly(ahead), &here.registry, &Log::of(here))
+}
+
+/// Learns from what a Java node lists as changed lately. How many instances that concerns.
+fn hears(here: &mut Scene, java: &Scene, ahead: i64) -> usize {
+    let unheard = lists(here, java, ahead);
+    let taken = confirm(here, java, exactly(ahead), &unheard);
+    assert_eq!(taken, unheard.len());
+    taken
 }
 
 /// Both have heard of the instance; a moment has passed.
@@ -163,7 +177,7 @@ fn a_newer_description_is_taken_over_with_its_override_and_an_older_one_is_not()
     let (mut here, mut java) = both();
     java.client(&set("SHOP", "1", OUT, None));
     java.register(version(300, instance("SHOP", "1")));
-    assert_eq!(learns(&mut here, &java), (1, 0));
+    assert_eq!(learns(&mut here, &java), (0, 1));
     assert_eq!(here.instance("SHOP", "1").last_dirty_timestamp, 300);
     assert_eq!(here.override_of("SHOP", "1"), Some(OUT));
     here.register(version(400, instance("SHOP", "1")));
@@ -180,7 +194,7 @@ fn metadata_that_was_put_there_later_is_taken_over_once() {
     java.peer(&Command::Register(described.into()));
     java.pass(1);
     java.client(&set("SHOP", "1", Status::Up, None));
-    assert_eq!(learns(&mut here, &java), (1, 0));
+    assert_eq!(learns(&mut here, &java), (0, 1));
     let metadata = &here.instance("SHOP", "1").metadata;
     assert!(
         metadata
@@ -305,4 +319,61 @@ fn who_registered_here_after_a_cancel_there_stays() {
         here.register(version(dirty, instance("SHOP", "1")));
         assert_eq!(hears(&mut here, &java, 0), 0, "{dirty}");
     }
+}
+
+#[test]
+fn what_was_taken_back_since_it_was_listed_is_not_taken_over() {
+    let (mut here, mut java) = both();
+    java.client(&set("SHOP", "1", OUT, None));
+    let listed = lists(&here, &java, 0);
+    assert_eq!(listed.len(), 1);
+    java.client(&lift("SHOP", "1", None, None));
+    assert_eq!(confirm(&mut here, &java, exactly(0), &listed), 0);
+    java.client(&cancel("SHOP", "1"));
+    let listed = lists(&here, &java, 0);
+    assert!(listed[0].cancelled.is_some());
+    java.register(version(200, instance("SHOP", "1")));
+    assert_eq!(confirm(&mut here, &java, exactly(0), &listed), 0);
+    // Nor if something happened here in between.
+    java.client(&cancel("SHOP", "1"));
+    let listed = lists(&here, &java, 0);
+    here.client(&set("SHOP", "1", OUT, None));
+    assert_eq!(confirm(&mut here, &java, exactly(0), &listed), 0);
+    assert!(here.has("SHOP", "1"));
+}
+
+#[test]
+fn an_override_that_a_java_node_did_not_take_since_the_status_was_that_already_stays() {
+    let (mut here, mut java) = both();
+    for scene in [&mut here, &mut java] {
+        scene.client(&set("SHOP", "1", OUT, None));
+        scene.register(version(300, saying(Status::Down, instance("SHOP", "1"))));
+        scene.pass(5000);
+    }
+    here.client(&set("SHOP", "1", Status::Down, None));
+    // What it is told of that.
+    java.pass(60_000);
+    java.peer(&Command::Register(
+        version(300, saying(Status::Down, instance("SHOP", "1"))).into(),
+    ));
+    java.peer(&set("SHOP", "1", Status::Down, Some(300)));
+    assert_eq!(java.override_of("SHOP", "1"), Some(OUT));
+    assert!(lists(&here, &java, 0).is_empty());
+}
+
+#[test]
+fn an_override_that_may_be_older_does_not_come_back_with_a_newer_description() {
+    let (mut here, mut java) = both();
+    for scene in [&mut here, &mut java] {
+        scene.client(&set("SHOP", "1", OUT, None));
+        scene.pass(5000);
+    }
+    java.register(version(300, instance("SHOP", "1")));
+    here.pass(5000);
+    here.client(&lift("SHOP", "1", None, None));
+    assert!(lists(&here, &java, 0).is_empty());
+    java.peer(&lift("SHOP", "1", None, Some(200)));
+    assert_eq!(hears(&mut here, &java, 0), 1);
+    assert_eq!(here.override_of("SHOP", "1"), None);
+    assert_eq!(here.instance("SHOP", "1").last_dirty_timestamp, 300);
 }

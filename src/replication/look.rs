@@ -1,6 +1,7 @@
-//! The reading of a Java peer's registry by a node that has one itself: for what was said there while nobody
-//! heard it here. Such a node replicates a change for half a minute, and then never again; overrides and metadata
-//! that were put there would be missing here for good. What is taken over, [`super::learned`] says.
+//! What was said at a Java peer while nobody heard it here: the reading of its whole registry by a node that has one
+//! itself, and the taking over of what changed there lately. Such a node replicates a change for half a minute, and
+//! then never again; overrides and metadata that were put there would be missing here for good. What is taken
+//! over, [`super::learned`] says.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::Context;
-use super::learned::{Learned, learn};
+use super::confirm::confirm;
+use super::learned::{self, Learned, Unheard};
 use super::sender::Failure;
 use super::skew::PeerClock;
 use super::transport::Call;
@@ -81,13 +83,14 @@ async fn look_once(context: &Context, url: &ServiceUrl, clock: &PeerClock) -> Re
     }
     let (log, past, limits) = (context.log.clone(), context.past.clone(), context.limits);
     let answered = context.clock.now().wall;
-    let skew = clock.heard(answer.skew(asked, answered));
+    let skew = clock.heard(answer.skew(asked, answered), answered);
     let now = answered.signed();
     let reading = tokio::task::spawn_blocking(move || {
         let list = wire::decode_applications(&answer.body, &limits, now)
             .map_err(|error| format!("it cannot be read: {error}"))?;
         drop(answer);
-        let mut learned = learn(list.drafts, false, skew, &log.snapshot().registry, &*past);
+        let mut learned =
+            learned::learn(list.drafts, false, skew, &log.snapshot().registry, &*past);
         learned.refused += list.refused;
         Ok::<Learned, String>(learned)
     });
@@ -95,9 +98,9 @@ async fn look_once(context: &Context, url: &ServiceUrl, clock: &PeerClock) -> Re
     let unjudged = learned.unjudged();
     let Learned {
         instances,
-        overrides,
         refused,
         commands,
+        unheard,
         ..
     } = learned;
     if refused > 0 {
@@ -106,23 +109,57 @@ async fn look_once(context: &Context, url: &ServiceUrl, clock: &PeerClock) -> Re
     if let Some(why) = unjudged {
         return Err(why);
     }
-    if commands.is_empty() {
-        debug!(peer.url = %url, "{url} has nothing that was not heard here");
-        return Ok(());
+    if !commands.is_empty() {
+        let request = Request {
+            commands,
+            origin: Origin::Peer(url.to_string().into()),
+            actors: Actor::default().into(),
+        };
+        let stored = context.log.submit_in_pieces(request).await;
+        stored.map_err(|why| format!("what is newer there was not stored: {why}"))?;
+        context
+            .states
+            .count_repaired(&url.to_string(), instances as u64);
     }
-    let request = Request {
-        commands,
-        origin: Origin::Peer(url.to_string().into()),
-        actors: Actor::default().into(),
-    };
-    let stored = context.log.submit_in_pieces(request).await;
-    stored.map_err(|why| format!("what is newer there was not stored: {why}"))?;
-    context
-        .states
-        .count_repaired(&url.to_string(), (instances + overrides) as u64);
-    info!(
-        peer.url = %url, instances, overrides,
-        "{url} had {instances} newer instances and {overrides} overrides that nobody had heard of here: taken over"
-    );
+    let confirmed = confirm(context, url, clock, unheard).await?;
+    let count = instances + confirmed;
+    if count == 0 {
+        debug!(peer.url = %url, "{url} has nothing that was not heard here");
+    } else {
+        said(url, count);
+    }
     Ok(())
+}
+
+/// Takes over what changed lately at a Java peer and was not heard here, as far as the peer confirms it.
+pub(super) async fn learn(
+    context: &Context,
+    url: &ServiceUrl,
+    clock: &PeerClock,
+    unheard: Vec<Unheard>,
+    stop: &CancellationToken,
+) {
+    let confirming = async {
+        match confirm(context, url, clock, unheard).await {
+            Ok(0) => {}
+            Ok(count) => said(url, count),
+            // What is not known yet is heard of again.
+            Err(why) => {
+                debug!(peer.url = %url, error = %why, "what changed lately at {url} is not confirmed: {why}");
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = context.finish.cancelled() => {}
+        () = confirming => {}
+    }
+}
+
+fn said(url: &ServiceUrl, count: usize) {
+    info!(
+        peer.url = %url, count,
+        "{count} changes at {url} that nobody had heard of here are taken over"
+    );
 }

@@ -13,6 +13,7 @@
 pub mod batch;
 mod behind;
 mod bootstrap;
+mod confirm;
 #[cfg(test)]
 mod discovery_tests;
 mod dns;

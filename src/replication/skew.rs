@@ -1,15 +1,18 @@
 //! By how much the clock of a peer differs from the one here, as far as the dates of its answers tell.
 //!
-//! A date says whole seconds, and when in the course of a request it was taken is not known: one answer tells the
-//! difference to somewhat more than a second. Where that second ends differs from answer to answer, so several
-//! of them together tell it to some hundredths.
+//! A date says whole seconds, may be one of a moment ago, and when in the course of a request it was taken is not known:
+//! one answer tells the difference to somewhat more than two seconds. Where a second ends differs from answer to
+//! answer, so several of them together tell it more closely.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::types::Millis;
 
-/// How much further apart the clocks may have drifted from one answer to the next, ms.
-const DRIFT_MS: i64 = 1;
+/// How much later than a date says it may be, ms: it says whole seconds, and many servers make it anew only when it is
+/// a second old.
+const DATE_MS: i64 = 1999;
+/// In how many ms clocks drift apart by one more.
+const DRIFTS_IN_MS: u64 = 5000;
 /// What is taken for granted of a peer that says no dates, ms.
 const UNKNOWN_MS: i64 = 2000;
 
@@ -38,16 +41,19 @@ impl Skew {
         let asked = asked.min(answered);
         Self {
             least: date.saturating_sub(answered.signed()),
-            most: date.saturating_add(999).saturating_sub(asked.signed()),
+            most: date.saturating_add(DATE_MS).saturating_sub(asked.signed()),
         }
     }
 
-    /// What this and a later answer tell together; only the later one, if they do not agree: a clock was set.
+    /// What this and an answer so many ms later tell together; only the later one, if they do not agree: a clock was
+    /// set.
     #[must_use]
-    pub fn and(self, later: Self) -> Self {
+    fn and(self, later: Self, after: u64) -> Self {
+        let drift = i64::try_from(after / DRIFTS_IN_MS).unwrap_or(i64::MAX);
+        let drift = drift.saturating_add(1);
         let both = Self {
-            least: later.least.max(self.least.saturating_sub(DRIFT_MS)),
-            most: later.most.min(self.most.saturating_add(DRIFT_MS)),
+            least: later.least.max(self.least.saturating_sub(drift)),
+            most: later.most.min(self.most.saturating_add(drift)),
         };
         if both.least <= both.most { both } else { later }
     }
@@ -58,18 +64,19 @@ impl Skew {
     }
 }
 
-/// What is known of the clock of one peer.
+/// What is known of the clock of one peer, and since when.
 #[derive(Debug, Default)]
-pub struct PeerClock(Mutex<Option<Skew>>);
+pub struct PeerClock(Mutex<Option<(Skew, Millis)>>);
 
 impl PeerClock {
-    /// What is known after an answer that tells this, if it tells anything.
-    pub fn heard(&self, told: Option<Skew>) -> Skew {
+    /// What is known after an answer, now (wall time), that tells this, if it tells anything.
+    pub fn heard(&self, told: Option<Skew>, now: Millis) -> Skew {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(told) = told {
-            *known = Some(known.map_or(told, |known| known.and(told)));
+            let both = known.map_or(told, |(known, at)| known.and(told, now.since(at)));
+            *known = Some((both, now));
         }
-        known.unwrap_or_default()
+        known.map_or_else(Skew::default, |(skew, _)| skew)
     }
 }
 
@@ -97,17 +104,17 @@ pub(super) mod tests {
             let mut skew = answer(1_700_000_000_000, ahead);
             let is_within = |skew: Skew| skew.least <= ahead && ahead <= skew.most;
             assert!(
-                is_within(skew) && skew.most - skew.least <= 1001,
+                is_within(skew) && skew.most - skew.least <= 2001,
                 "{skew:?}"
             );
             for step in 1..40 {
-                skew = skew.and(answer(1_700_000_000_000 + step * 1037, ahead));
+                skew = skew.and(answer(1_700_000_000_000 + step * 1037, ahead), 1037);
                 assert!(is_within(skew), "{skew:?} {ahead}");
             }
-            assert!(skew.most - skew.least <= 80, "{skew:?} {ahead}");
+            assert!(skew.most - skew.least <= 1080, "{skew:?} {ahead}");
             let there = 1_700_000_100_000 + ahead;
             let earliest = skew.earliest(there);
-            assert!((1_700_000_099_920..=1_700_000_100_000).contains(&earliest));
+            assert!((1_700_000_098_920..=1_700_000_100_000).contains(&earliest));
         }
     }
 
@@ -115,7 +122,12 @@ pub(super) mod tests {
     fn a_clock_that_is_set_is_believed() {
         let before = answer(1_700_000_000_000, 0);
         let after = answer(1_700_000_001_000, 60_000);
-        assert_eq!(before.and(after), after);
+        assert_eq!(before.and(after, 1000), after);
+        let clock = PeerClock::default();
+        assert_eq!(clock.heard(None, Millis(1)), Skew::default());
+        assert_eq!(clock.heard(Some(before), Millis(1)), before);
+        assert_eq!(clock.heard(Some(after), Millis(1001)), after);
+        assert_eq!(clock.heard(None, Millis(1001)), after);
     }
 
     #[test]

@@ -63,12 +63,10 @@ impl Traffic {
             | Outcome::Unknown(_)
             | Outcome::Digests(_)
             | Outcome::Born(_)
-            | Outcome::Recent(Ok(_))
+            | Outcome::Recent(_)
             | Outcome::Compared(_) => &mut self.answered,
             Outcome::WrongCount { .. } => &mut self.broken_answers,
-            Outcome::Refused(_) | Outcome::Recent(Err(_)) | Outcome::TooLong => {
-                &mut self.status_errors
-            }
+            Outcome::Refused(_) | Outcome::TooLong => &mut self.status_errors,
             Outcome::Failed(failure) | Outcome::Unread(failure) => match failure {
                 Failure::Connect(_) | Failure::Refused(_) => &mut self.connect_errors,
                 Failure::TimedOut => &mut self.time_outs,
@@ -156,6 +154,11 @@ mod tests {
             (Outcome::Items(Vec::new()), 0),
             (Outcome::Unknown(Vec::new()), 0),
             (Outcome::Digests(Vec::new()), 0),
+            (Outcome::Born(None), 0),
+            (Outcome::Recent(Vec::new()), 0),
+            (Outcome::Unread(F::TimedOut), 2),
+            (Outcome::Unread(F::Broken(String::new())), 3),
+            (Outcome::Unread(F::Status(403)), 4),
             (Outcome::Failed(F::Connect(String::new())), 1),
             (Outcome::Failed(F::Refused(String::new())), 1),
             (Outcome::Failed(F::TimedOut), 2),

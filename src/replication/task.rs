@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 use super::Context;
 use super::behind::{Behind, LogRecords};
 use super::exchange::{self, Message, Reading, Repairing};
-use super::look::look;
+use super::look::{learn, look};
 use super::notes::Notes;
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
@@ -83,7 +83,8 @@ impl PeerTask {
         loop {
             let copies = !self.context.gate.is_open(self.context.clock.now().mono);
             let has_it = !self.is_copying.load(atomic::Ordering::Relaxed);
-            sender.hold_back(copies && has_it);
+            let is_leaving = self.context.finish.is_cancelled();
+            sender.hold_back((copies && has_it) || is_leaving);
             let step;
             (sender, behind, step) = self.step(sender, behind).await;
             self.show(&sender, step.untold_since);
@@ -257,7 +258,9 @@ impl PeerTask {
         }
         let answered = clock.now().wall;
         let now = answered.signed();
-        let skew = self.clock.heard(answer.skew(asked.wall, answered));
+        let skew = self
+            .clock
+            .heard(answer.skew(asked.wall, answered), answered);
         let (context, ask) = (self.context.clone(), ask.clone());
         let compared = sender.compared().map(str::to_owned);
         let from = kind.clone();
@@ -334,17 +337,16 @@ impl PeerTask {
             Outcome::WrongCount { sent, got } => {
                 self.failed(&format!("it answers {got} items of {sent}"), true);
             }
-            Outcome::Recent(Err(why)) => {
-                self.does_not_list(why);
-                self.answers(now.wall);
-            }
-            Outcome::Unread(failure) => self.does_not_list(&failure.to_string()),
+            Outcome::Unread(failure) => debug!(
+                peer.url = %self.name, error = %failure,
+                "what changed lately at {} is not known: {failure}", self.name
+            ),
             Outcome::Known(_)
             | Outcome::Items(_)
             | Outcome::Unknown(_)
             | Outcome::Digests(_)
             | Outcome::Born(_)
-            | Outcome::Recent(Ok(_))
+            | Outcome::Recent(_)
             | Outcome::Compared(_)
             | Outcome::TooLong => self.answers(now.wall),
         }
@@ -386,14 +388,12 @@ impl PeerTask {
                     }
                     self.submit(repaired.commands).await;
                 }
-                Effect::Learn(commands) => {
-                    let count = commands.len();
-                    info!(
-                        peer.url = %self.name, count,
-                        "{count} changes at {} that were not heard here are taken over", self.name
-                    );
-                    self.context.states.count_repaired(&self.name, count as u64);
-                    self.submit(of_nobody(commands)).await;
+                Effect::Learn(unheard) => {
+                    let (context, url) = (self.context.clone(), self.url.clone());
+                    let (clock, stop) = (self.clock.clone(), self.stop.clone());
+                    self.context.tasks.spawn(async move {
+                        learn(&context, &url, &clock, unheard, &stop).await;
+                    });
                 }
                 Effect::Look => {
                     let (context, url) = (self.context.clone(), self.url.clone());
@@ -406,14 +406,8 @@ impl PeerTask {
                 ),
             }
         }
-        self.submit(of_nobody(adopted)).await;
-    }
-
-    fn does_not_list(&self, why: &str) {
-        debug!(
-            peer.url = %self.name, error = why,
-            "what changed lately at {} is not known: {why}", self.name
-        );
+        let nobody = |command| (command, Actor::UNKNOWN);
+        self.submit(adopted.into_iter().map(nobody).collect()).await;
     }
 
     /// Shows that it answers.
@@ -495,12 +489,6 @@ impl PeerTask {
             state.counters = sender.counters();
         });
     }
-}
-
-/// Commands that nobody is known to have asked for.
-fn of_nobody(commands: Vec<Command>) -> Vec<(Command, Actor)> {
-    let nobody = |command| (command, Actor::UNKNOWN);
-    commands.into_iter().map(nobody).collect()
 }
 
 /// A question as a request.

@@ -12,6 +12,7 @@ mod draft;
 mod json;
 mod list;
 mod names;
+mod segment;
 mod text;
 mod xml;
 
@@ -26,6 +27,7 @@ pub use list::{
     fragment_close, fragment_instances, fragment_open, instance_separator, list_fragment,
     list_head, list_separator, list_tail, write_application, write_instance, write_instance_bare,
 };
+pub use segment::path_segment;
 pub use xml::list::decode_applications_xml;
 pub use xml::status::decode_server_birth;
 

@@ -97,7 +97,7 @@ impl Sender {
         };
         match outcome {
             Outcome::Failed(_) => self.is_silent = true,
-            Outcome::Unread(_) => {}
+            Outcome::Unread(Failure::TimedOut | Failure::Broken(_)) => {}
             _ => self.heard(now),
         }
         self.suspect.take_if(|suspect| {
@@ -156,19 +156,14 @@ impl Sender {
                 self.was_born(born, now);
                 self.look()
             }
-            Outcome::Recent(Ok(unheard)) => {
+            Outcome::Recent(unheard) => {
                 self.succeeded(now);
-                let commands = self.java.read(unheard, now, self.pace.waited(now));
+                let sure = self.java.read(unheard, now, self.pace.waited(now));
                 let mut effects = self.look();
-                if !commands.is_empty() {
-                    effects.push(Effect::Learn(commands));
+                if !sure.is_empty() {
+                    effects.push(Effect::Learn(sure));
                 }
                 effects
-            }
-            Outcome::Recent(Err(_)) => {
-                self.succeeded(now);
-                self.java.was_not_read(now);
-                self.look()
             }
             Outcome::Unread(failure) => {
                 if matches!(failure, Failure::Broken(_)) {
@@ -272,8 +267,11 @@ impl Sender {
     /// cannot say what it lacks.
     fn was_born(&mut self, born: Option<i64>, now: Millis) {
         let was_away = std::mem::take(&mut self.may_be_new);
+        let before = self.java.born();
         if self.java.was_born(born, was_away, now) {
             self.sweep_beside();
+            // Whoever began anew has nothing to say that is older than that.
+            self.looks &= born.is_none() || before.is_none();
         }
     }
 
@@ -286,7 +284,8 @@ impl Sender {
 
     /// A Java node that said things meanwhile which nobody repeats is looked at.
     fn look(&mut self) -> Vec<Effect> {
-        let is_due = self.kind == Kind::Java && std::mem::take(&mut self.looks);
+        let is_due = self.kind == Kind::Java && !self.java.asks_born();
+        let is_due = is_due && std::mem::take(&mut self.looks);
         is_due.then_some(Effect::Look).into_iter().collect()
     }
 

@@ -5,12 +5,11 @@
 //!
 //! And what it lists as changed lately, every few seconds: a Java node gives up telling others what they do not
 //! take within half a minute, and if only that direction is cut, this node would notice nothing. What it lists may be
-//! half a minute old, and what is new may be on its way here, so only what is still unheard a moment
-//! later is taken over.
+//! minutes old, and what is new may be on its way here, so only what is still unheard a moment
+//! later, and confirmed, is taken over.
 
 use std::collections::BTreeMap;
 
-use crate::registry::command::Command;
 use crate::replication::learned::Unheard;
 use crate::replication::outbound::Key;
 use crate::types::Millis;
@@ -25,11 +24,17 @@ const READ_AGAIN_MS: u64 = 1618;
 /// last, ms at most.
 const PAUSE_TIMES: u64 = 20;
 const PAUSE_MAX_MS: u64 = 60_000;
-/// How long something is in doubt before it is taken over, ms.
+const AGAIN_TIMES: u64 = 4;
+/// How long something is in doubt before it is taken over, ms; how much of that at once; and after how long that is
+/// tried again if it is in doubt still, ms.
 const SURE_AFTER_MS: u64 = 1000;
+const AT_ONCE_MAX: usize = 1000;
+const TRY_AGAIN_MS: u64 = 30_000;
 /// How long renewals wait for a peer that lived on while it did not answer, ms: until it has told what was cancelled
 /// there. Told of a renewal from before that, it would ask for the instance.
 const CANCELS_WAIT_MS: u64 = 3000;
+/// How long they are not held up again after that, ms: on a link that comes and goes they would never be told.
+const NO_WAIT_MS: u64 = 10_000;
 /// How often a peer is asked when it began without an answer.
 const TRIES_MAX: u32 = 3;
 
@@ -39,7 +44,8 @@ struct Doubt {
     /// When it was said, by the clock there, ms: something else said of the same instance is another doubt.
     updated: i64,
     since: Millis,
-    is_taken: bool,
+    /// When it was to be taken over.
+    tried_at: Option<Millis>,
 }
 
 /// One Java peer.
@@ -110,7 +116,9 @@ impl Java {
         self.born = born.or(before);
         let lives_on = born.is_some() && born == before;
         if was_away && lives_on {
-            self.renewals_from = now.plus(CANCELS_WAIT_MS);
+            if now >= self.renewals_from.plus(NO_WAIT_MS) || self.renewals_from == Millis::ZERO {
+                self.renewals_from = now.plus(CANCELS_WAIT_MS);
+            }
             self.read_at = now;
         }
         let is_other = born.is_some() && before.is_some() && !lives_on;
@@ -125,7 +133,7 @@ impl Java {
     }
 
     /// It lists what changed lately, of which this was not heard here. What of that is to be taken over.
-    pub(super) fn read(&mut self, unheard: Vec<Unheard>, now: Millis, took: u64) -> Vec<Command> {
+    pub(super) fn read(&mut self, unheard: Vec<Unheard>, now: Millis, took: u64) -> Vec<Unheard> {
         let before = std::mem::take(&mut self.doubts);
         let mut sure = Vec::new();
         let mut is_open = false;
@@ -136,19 +144,22 @@ impl Java {
                 .unwrap_or(Doubt {
                     updated: one.updated,
                     since: now,
-                    is_taken: false,
+                    tried_at: None,
                 });
-            // Once only: what is not taken then, is not wanted here.
-            if !doubt.is_taken && now.since(doubt.since) >= SURE_AFTER_MS {
-                doubt.is_taken = true;
-                sure.extend(one.commands);
+            let is_due = doubt
+                .tried_at
+                .is_none_or(|at| now.since(at) >= TRY_AGAIN_MS);
+            let key = one.key.clone();
+            if is_due && now.since(doubt.since) >= SURE_AFTER_MS && sure.len() < AT_ONCE_MAX {
+                doubt.tried_at = Some(now);
+                sure.push(one);
             }
-            is_open |= !doubt.is_taken;
-            self.doubts.insert(one.key, doubt);
+            is_open |= doubt.tried_at.is_none();
+            self.doubts.insert(key, doubt);
         }
         self.pause = (took * PAUSE_TIMES).clamp(READ_EVERY_MS, PAUSE_MAX_MS);
         let pause = if is_open {
-            READ_AGAIN_MS.max(took)
+            READ_AGAIN_MS.max(took * AGAIN_TIMES)
         } else {
             self.pause
         };

@@ -228,7 +228,9 @@ impl Sender {
 
     /// Whether a Java node is asked what changed there lately.
     pub(super) fn reads_recent(&self) -> bool {
-        self.kind == Kind::Java && !self.is_held_back && self.failures == 0
+        // What one that began anew has of others may be older than what it is about to be told.
+        let is_busy = self.is_held_back || self.sweep.is_some() || self.failures > 0;
+        self.kind == Kind::Java && !is_busy
     }
 
     /// Whether a comparison has waited long enough for changes to come to an end. A peer that was away

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::registry::change::Record;
-use crate::registry::command::{Command, Overrides};
+use crate::registry::command::Overrides;
 use crate::replication::inbound::Compared;
 use crate::replication::learned::Unheard;
 use crate::replication::outbound::Item;
@@ -98,9 +98,10 @@ pub enum Outcome {
     Compared(Box<Compared>),
     /// When the peer's process began, ms by its clock, if it says so.
     Born(Option<i64>),
-    /// What the peer lists as changed lately and this node has not heard of, or why that is not known.
-    Recent(Result<Vec<Unheard>, String>),
-    /// That list did not come, or not in time. It may be long, so that says nothing about the peer.
+    /// What the peer lists as changed lately and this node has not heard of.
+    Recent(Vec<Unheard>),
+    /// That list did not come, or not in time. It may be long, or not for everybody, so that says nothing about
+    /// the peer.
     Unread(Failure),
     /// The question was too long to be read.
     TooLong,
@@ -170,8 +171,8 @@ pub enum Effect {
     },
     /// This Java peer may have said things that nobody heard here: read its registry once, beside all else.
     Look,
-    /// This was said at a Java peer, and nobody heard it here: take it over.
-    Learn(Vec<Command>),
+    /// This seems to have been said at a Java peer, and nobody heard it here: take over what it confirms.
+    Learn(Vec<Unheard>),
     /// An item was given up, since the peer refuses it whatever comes with it.
     GaveUp {
         app: AppName,

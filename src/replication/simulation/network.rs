@@ -8,13 +8,13 @@ use super::node::{CONNECT_TIMEOUT, Handled, Link, Sick, SimNode, Waiting};
 use super::trace::{heard, told};
 use super::world::{Event, World};
 use crate::registry::change::Origin;
-use crate::registry::command::Overrides;
+use crate::registry::command::{Command, Overrides};
 use crate::replication::exchange::{self, Message, Reading, Repairing};
-use crate::replication::learned::{learn, tests::listed};
+use crate::replication::learned::{Unheard, learn, tests::listed};
 use crate::replication::past::Removed;
 use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
 use crate::replication::skew::Skew;
-use crate::wire::Limits;
+use crate::wire::{Draft, Limits};
 
 impl World {
     pub(super) fn start_links(&mut self, node: usize) {
@@ -293,6 +293,19 @@ impl World {
         });
     }
 
+    /// What a node takes over of what it has not heard, of a peer that is asked for it.
+    fn confirmed(&self, node: usize, peer: usize, unheard: &[Unheard]) -> Vec<Command> {
+        let (skew, past) = (self.skew(node, peer), self.nodes[node].past());
+        let registry = &self.nodes[node].published.registry;
+        let theirs = listed(&self.nodes[peer].published.registry);
+        let commands = unheard.iter().flat_map(|one| {
+            let is_it = |draft: &&Draft| draft.app == one.key.0 && draft.id() == one.key.1.as_str();
+            let there = theirs.iter().find(is_it).cloned();
+            one.confirmed(there, skew, registry, &past).commands
+        });
+        commands.collect()
+    }
+
     /// What an answer tells a node now of the clock of its peer.
     fn skew(&self, node: usize, peer: usize) -> Skew {
         let date = self.nodes[peer].wall(self.time) / 1000 * 1000;
@@ -378,9 +391,10 @@ impl World {
                     let skew = self.skew(node, peer);
                     let learned = learn(theirs, false, skew, registry, &past);
                     assert_eq!(learned.refused, 0, "instances that cannot be read");
-                    learned.commands
+                    let confirmed = self.confirmed(node, peer, &learned.unheard);
+                    learned.commands.into_iter().chain(confirmed).collect()
                 }
-                Effect::Learn(commands) => commands,
+                Effect::Learn(unheard) => self.confirmed(node, peer, &unheard),
                 Effect::GaveUp { app, id, status } => {
                     self.note(|| format!("n{node} gives up {app}/{id} for n{peer}: {status}"));
                     continue;

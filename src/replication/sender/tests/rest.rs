@@ -17,7 +17,7 @@ impl Rig {
             Ask::Renewals(_) => Outcome::Unknown(Vec::new()),
             Ask::Digests => Outcome::Digests(Vec::new()),
             Ask::Born => Outcome::Born(None),
-            Ask::Recent => Outcome::Recent(Ok(Vec::new())),
+            Ask::Recent => Outcome::Recent(Vec::new()),
             Ask::Compare { .. } => Outcome::Compared(Box::default()),
         }
     }

@@ -73,8 +73,11 @@ fn a_java_peer_that_refused_connections_from_the_start_is_swept() {
     assert!(matches!(rig.ask(), Ask::Probe));
     rig.answer(refused());
     rig.rest();
+    rig.is_ageless = false;
     assert!(matches!(rig.ask(), Ask::Probe));
-    let effects = rig.answer(Outcome::Known(Kind::Java));
+    rig.answer(Outcome::Known(Kind::Java));
+    assert!(matches!(rig.ask(), Ask::Born));
+    let effects = rig.answer(Outcome::Born(None));
     // This node had a store: that peer may know more by now.
     assert!(matches!(effects[..], [Effect::Look]), "{effects:?}");
     assert_eq!(rig.batch(), ["beat 1"]);
@@ -160,8 +163,12 @@ fn a_java_peer_that_was_away_for_long_enough_to_give_up_is_looked_at() {
         rig.answer(failed());
         rig.scene.pass(away);
         assert!(matches!(rig.ask(), Ask::Probe));
-        let effects = rig.answer(Outcome::Known(Kind::Java));
+        assert!(rig.answer(Outcome::Known(Kind::Java)).is_empty());
+        rig.is_ageless = false;
+        assert!(matches!(rig.ask(), Ask::Born));
+        let effects = rig.answer(Outcome::Born(None));
         assert_eq!(matches!(effects[..], [Effect::Look]), is_looked_at);
+        rig.is_ageless = true;
         rig.settle();
         let effects = comes_back(&mut rig, failed());
         assert!(effects.is_empty(), "once: {effects:?}");
@@ -174,6 +181,8 @@ fn a_java_peer_that_hung_is_looked_at_though_there_is_always_something_to_tell()
     rig.scene.register(instance("SHOP", "1"));
     assert!(matches!(rig.ask(), Ask::Batch(_)));
     rig.answer(failed());
+    rig.is_ageless = false;
+    let is_look = |effect: &&Effect| matches!(effect, Effect::Look);
     let mut looked = 0;
     for dirty in 0..60 {
         rig.scene.pass(3000);
@@ -185,7 +194,10 @@ fn a_java_peer_that_hung_is_looked_at_though_there_is_always_something_to_tell()
             }
             Ask::Batch(items) => {
                 let effects = rig.took(items.len());
-                let is_look = |effect: &&Effect| matches!(effect, Effect::Look);
+                looked += effects.iter().filter(is_look).count();
+            }
+            Ask::Born => {
+                let effects = rig.answer(Outcome::Born(None));
                 looked += effects.iter().filter(is_look).count();
             }
             other => panic!("it asks {other:?}"),
