@@ -176,3 +176,46 @@ fn what_was_cancelled_here_is_not_taken_over_from_any_kind_of_peer() {
         }
     }
 }
+
+#[test]
+fn what_a_java_node_says_of_itself_and_lists_is_read_and_may_be_refused() {
+    let (digests, scene) = (Digests::default(), Scene::new(&Rules::default()));
+    let reading = reading(&digests, &scene.registry);
+    let heard =
+        |ask, status, body: &str| outcome(ask, Kind::Java, status, body.as_bytes(), &reading);
+    let status =
+        "<s><instanceInfo><lastUpdatedTimestamp>7</lastUpdatedTimestamp></instanceInfo></s>";
+    for (code, body, born) in [
+        (200, status, Some(7)),
+        (200, "{}", None),
+        (404, "", None),
+        (500, "", None),
+    ] {
+        let heard = heard(&Ask::Born, code, body);
+        assert!(
+            matches!(heard, Outcome::Born(told) if told == born),
+            "{heard:?}"
+        );
+    }
+    // That is about the node.
+    let busy = heard(&Ask::Born, 503, "");
+    assert!(
+        matches!(busy, Outcome::Failed(Failure::Status(503))),
+        "{busy:?}"
+    );
+    let list = r#"{"applications":{"versions__delta":"1","apps__hashcode":"","application":[]}}"#;
+    let heard_list = heard(&Ask::Recent, 200, list);
+    assert!(matches!(heard_list, Outcome::Recent(ref unheard) if unheard.is_empty()));
+    for code in [302, 403, 404, 500, 502, 503] {
+        let heard = heard(&Ask::Recent, code, "");
+        assert!(
+            matches!(heard, Outcome::Unread(Failure::Status(told)) if told == code),
+            "{heard:?}"
+        );
+    }
+    let page = heard(&Ask::Recent, 200, "<html>It works!</html>");
+    assert!(
+        matches!(page, Outcome::Unread(Failure::Broken(_))),
+        "{page:?}"
+    );
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hyper::header::{DATE, HeaderValue};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -11,6 +12,7 @@ use super::sender::Failure;
 use super::transport::{Answer, Call, Identity, Transport, Wait};
 use crate::config::ServiceUrl;
 use crate::tls::TlsClient;
+use crate::types::Millis;
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
 /// Longest answer of these tests.
@@ -189,5 +191,28 @@ async fn what_moves_on_goes_on_and_what_stands_still_is_late() {
         } else {
             assert_eq!(sent.unwrap_err(), Failure::TimedOut);
         }
+    }
+}
+
+#[test]
+fn the_date_of_an_answer_tells_how_far_the_clock_there_is_ahead() {
+    let dated = |date: Option<&'static str>| {
+        let date = date.map(|date| (DATE, HeaderValue::from_static(date)));
+        Answer {
+            status: 200,
+            headers: date.into_iter().collect(),
+            body: bytes::Bytes::new(),
+        }
+    };
+    let answer = dated(Some("Tue, 01 Dec 2026 12:55:30 GMT"));
+    let (asked, answered) = (Millis(1_796_129_430_100), Millis(1_796_129_430_200));
+    let skew = answer.skew(asked, answered).expect("it has a date");
+    // Five minutes ahead, and up to 899 ms; behind by 200 ms at most.
+    assert_eq!(
+        skew.earliest(1_796_129_800_899),
+        1_796_129_800_899 - 300_899
+    );
+    for date in [None, Some("soon"), Some("Tue, 01 Dec 1026 12:55:30 GMT")] {
+        assert_eq!(dated(date).skew(asked, answered), None, "{date:?}");
     }
 }
