@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use tracing::debug;
+
 use super::Context;
 use super::learned::{Learned, Unheard};
 use super::sender::Failure;
@@ -67,6 +69,9 @@ pub(super) async fn confirm(
             Ok::<Learned, String>(one.confirmed(there, skew, registry, &*past))
         });
         let learned = judging.await.map_err(|error| error.to_string())??;
+        if learned.refused > 0 {
+            debug!(peer.url = %url, "{path} at {url} is no valid instance");
+        }
         if learned.commands.is_empty() {
             continue;
         }

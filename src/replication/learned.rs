@@ -26,10 +26,8 @@ use crate::wire::Draft;
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     pub(super) commands: Vec<Command>,
-    /// Instances that are taken over, in whole.
+    /// Instances of which something is taken over.
     pub(super) instances: usize,
-    /// Overrides of instances that are here as they are there.
-    pub(super) overrides: usize,
     /// Instances that are not valid.
     pub(super) refused: usize,
     /// Instances of which the log could not be asked whether they were removed here: they are left out.
@@ -84,7 +82,7 @@ impl Learned {
             News::Instance => self.take(draft, false, registry, removed),
             News::Override => {
                 let (app, id) = key_of(&draft);
-                self.overrides += 1;
+                self.instances += 1;
                 self.commands.push(Command::SetStatus {
                     app,
                     id,

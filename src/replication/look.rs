@@ -132,7 +132,7 @@ async fn look_once(context: &Context, url: &ServiceUrl, clock: &PeerClock) -> Re
 }
 
 /// Takes over what changed lately at a Java peer and was not heard here, as far as the peer confirms it.
-pub(super) async fn learn(
+pub(super) async fn take_over(
     context: &Context,
     url: &ServiceUrl,
     clock: &PeerClock,

@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 use super::Context;
 use super::behind::{Behind, LogRecords};
 use super::exchange::{self, Message, Reading, Repairing};
-use super::look::{learn, look};
+use super::look::{look, take_over};
 use super::notes::Notes;
 use super::outbound::BATCH_ITEMS;
 use super::past::Removed;
@@ -392,7 +392,7 @@ impl PeerTask {
                     let (context, url) = (self.context.clone(), self.url.clone());
                     let (clock, stop) = (self.clock.clone(), self.stop.clone());
                     self.context.tasks.spawn(async move {
-                        learn(&context, &url, &clock, unheard, &stop).await;
+                        take_over(&context, &url, &clock, unheard, &stop).await;
                     });
                 }
                 Effect::Look => {
