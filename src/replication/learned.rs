@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::exchange::adoption;
+use super::exchange::{adoption, registration};
 use super::outbound::Key;
 use super::past::{self, Past, Removed};
 use super::skew::Skew;
@@ -20,7 +20,7 @@ use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::{Recalled, Registry};
 use crate::types::{InstanceId, Lsn, Millis};
-use crate::wire::Draft;
+use crate::wire::{self, Draft};
 
 /// What has to happen here.
 #[derive(Debug, Default)]
@@ -80,6 +80,16 @@ impl Learned {
     fn take_news(&mut self, draft: Draft, skew: Skew, known @ (registry, removed, _): Known<'_>) {
         match news_of(&draft, skew, known) {
             News::Instance => self.take(draft, false, registry, removed),
+            News::Life => {
+                let app = draft.app.to_string();
+                match wire::validate(draft, &app, false) {
+                    Ok(instance) => {
+                        self.instances += 1;
+                        self.commands.extend(registration(instance));
+                    }
+                    Err(_) => self.refused += 1,
+                }
+            }
             News::Override => {
                 let (app, id) = key_of(&draft);
                 self.instances += 1;
@@ -128,7 +138,7 @@ impl Unheard {
     fn of(draft: &Draft, skew: Skew, known: Known<'_>) -> Option<Self> {
         let cancelled = match news_of(draft, skew, known) {
             News::Nothing => return None,
-            News::Instance | News::Override => None,
+            News::Instance | News::Life | News::Override => None,
             News::Cancel(lsn) => Some(lsn),
         };
         Some(Self {
@@ -183,6 +193,8 @@ pub(super) fn unheard(
 /// What is new of an instance of a Java node.
 enum News {
     Instance,
+    /// It was cancelled here, and lives there: the cancel was about an earlier registration.
+    Life,
     Override,
     /// While this is the last change here.
     Cancel(Lsn),
@@ -212,7 +224,14 @@ fn news_of(draft: &Draft, skew: Skew, (registry, removed, past): Known<'_>) -> N
     let Some(lease) = lease else {
         let stone = registry.tombstone(app, id);
         return match stone.map_or_else(|| removed.of(&key), |stone| Recalled::Removed(*stone)) {
-            Recalled::Removed(stone) if dirty <= stone.version.dirty => News::Nothing,
+            Recalled::Removed(stone) if dirty <= stone.version.dirty => {
+                let at = registry.removed_at(app, id).filter(|_| stone.is_cancelled);
+                let at = at.and_then(|lsn| past.decided(lsn)).map(Millis::signed);
+                match at {
+                    Some(at) if skew.earliest(last_beat(draft)) > at => News::Life,
+                    _ => News::Nothing,
+                }
+            }
             // The log could not be asked.
             Recalled::Unknown => News::Nothing,
             Recalled::Removed(_) | Recalled::Nothing => News::Instance,
@@ -229,15 +248,21 @@ fn news_of(draft: &Draft, skew: Skew, (registry, removed, past): Known<'_>) -> N
     if is_newer && !has_other_override {
         return News::Instance;
     }
+    // One that was registered again after an override may have that of an earlier life, which others have heard the
+    // end of; it is news if it was the last that happened.
+    let is_set = draft.action_type == Some(ActionType::Modified);
+    let is_news = match (has_other_override, has_other_metadata) {
+        (true, _) => is_set || is_newer,
+        (false, has_other_metadata) => has_other_metadata,
+    };
     // What was done here later, such as lifting it, the other node has not heard of, or had not when the
     // answer was made.
-    let is_news = (has_other_metadata || has_other_override)
-        && dirty >= ours.last_dirty_timestamp
-        && is_later(draft, skew, lease, past);
-    match (is_news, is_newer || has_other_metadata) {
-        (true, true) => News::Instance,
-        (true, false) => News::Override,
-        (false, _) => News::Nothing,
+    if !is_news || dirty < ours.last_dirty_timestamp || !is_later(draft, skew, lease, past) {
+        News::Nothing
+    } else if is_newer || has_other_metadata {
+        News::Instance
+    } else {
+        News::Override
     }
 }
 
@@ -257,8 +282,22 @@ fn is_deleted(draft: &Draft) -> bool {
 /// node, of which it tells others the one and not the other (`protocol.md` 3.4). The times are all of its clock.
 fn is_cancelled(draft: &Draft) -> bool {
     let times = draft.lease_times;
-    let duration = i64::from(draft.lease.duration_secs) * 1000;
-    times.eviction > 0 && times.eviction <= times.last_renewal.saturating_add(duration)
+    times.eviction > 0 && times.eviction <= times.last_renewal.saturating_add(duration_of(draft))
+}
+
+/// When the client was heard of last, by the clock there, ms. A Java node shows a renewal with the duration of the lease
+/// added, and a registration without (`protocol.md` 3.7).
+fn last_beat(draft: &Draft) -> i64 {
+    let times = draft.lease_times;
+    if times.last_renewal > times.registration {
+        times.last_renewal.saturating_sub(duration_of(draft))
+    } else {
+        times.registration
+    }
+}
+
+fn duration_of(draft: &Draft) -> i64 {
+    i64::from(draft.lease.duration_secs) * 1000
 }
 
 /// The entries in one order, without the one that Java's JSON adds for a map.

@@ -12,18 +12,26 @@ use crate::registry::tests::{Scene, cancel, instance, lift, saying, set, version
 use crate::replication::skew::tests::exactly;
 use crate::types::Lsn;
 use crate::wire::batch::{ItemAnswer, decode_batch_response, write_batch_response};
-use crate::wire::{self, Detail, Format, Limits};
+use crate::wire::{Detail, Format, InstanceView, Limits};
 
 /// What a Java node lists.
 pub(in crate::replication) fn listed(registry: &Registry) -> Vec<Draft> {
     let answers = registry.leases().map(|lease| ItemAnswer {
         status: 409,
-        entity: Some(view_for_peer(lease, "java", None)),
+        entity: Some(as_java_shows(view_for_peer(lease, "java", None))),
     });
     let mut body = Vec::new();
     write_batch_response(&mut body, Format::Json, answers, false);
     let replies = decode_batch_response(&body, &Limits::default(), 0).expect("an answer");
     replies.into_iter().filter_map(|one| one.entity).collect()
+}
+
+/// The end of a lease that was renewed instead of the renewal.
+fn as_java_shows(mut view: InstanceView<'_>) -> InstanceView<'_> {
+    if view.times.last_renewal > view.times.registration {
+        view.times.last_renewal += i64::from(view.instance.lease.duration_secs) * 1000;
+    }
+    view
 }
 
 /// A Java node's answer to what changed lately.
@@ -35,7 +43,9 @@ pub(in crate::replication) fn delta_of(state: &Published) -> Vec<u8> {
         if place > 0 {
             body.extend_from_slice(wire::list_separator(format, detail));
         }
-        let views = images.iter().map(|image| view_of_image(image, ""));
+        let views = images
+            .iter()
+            .map(|image| as_java_shows(view_of_image(image, "")));
         wire::list_fragment(&mut body, format, detail, app.as_str(), views);
     }
     wire::list_tail(&mut body, format, detail, "1", "", false);
@@ -376,4 +386,46 @@ fn an_override_that_may_be_older_does_not_come_back_with_a_newer_description() {
     assert_eq!(hears(&mut here, &java, 0), 1);
     assert_eq!(here.override_of("SHOP", "1"), None);
     assert_eq!(here.instance("SHOP", "1").last_dirty_timestamp, 300);
+}
+
+#[test]
+fn who_lives_there_after_a_cancel_that_was_about_an_earlier_registration_is_taken_over() {
+    let (mut here, mut java) = both();
+    for scene in [&mut here, &mut java] {
+        scene.register(version(300, instance("SHOP", "1")));
+        scene.pass(1000);
+    }
+    // Another Java node's cancel of the registration before is late.
+    here.peer(&cancel("SHOP", "1"));
+    assert_eq!(
+        hears(&mut here, &java, 0),
+        0,
+        "it may not have heard of the cancel"
+    );
+    for scene in [&mut here, &mut java] {
+        scene.pass(20_000);
+    }
+    assert_eq!(hears(&mut here, &java, 0), 0);
+    java.renew("SHOP", "1");
+    assert_eq!(hears(&mut here, &java, 0), 1);
+    assert!(here.has("SHOP", "1"));
+}
+
+#[test]
+fn an_override_of_an_earlier_life_is_no_news_when_the_client_registers_again() {
+    let (mut here, mut java) = both();
+    java.client(&set("SHOP", "1", OUT, None));
+    for scene in [&mut here, &mut java] {
+        scene.pass(5000);
+    }
+    here.client(&cancel("SHOP", "1"));
+    here.register(version(300, instance("SHOP", "1")));
+    java.pass(5000);
+    java.peer(&Command::Register(
+        version(300, instance("SHOP", "1")).into(),
+    ));
+    assert_eq!(java.override_of("SHOP", "1"), Some(OUT));
+    assert_eq!(hears(&mut here, &java, 0), 0);
+    java.client(&set("SHOP", "1", Status::Down, None));
+    assert_eq!(hears(&mut here, &java, 0), 1, "a new word");
 }

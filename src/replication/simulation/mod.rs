@@ -20,6 +20,7 @@ mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use node::LISTED_FOR;
 use random::Random;
 use world::{Setup, World};
 
@@ -84,7 +85,7 @@ fn run(seed: u64, traces: bool) -> (World, Result<(), String>) {
     world.run(storm);
     world.clear_up();
     let wait = if world.setup.java_nodes > 0 {
-        4 * CONVERGED_AFTER
+        LISTED_FOR + 2 * CONVERGED_AFTER
     } else {
         CONVERGED_AFTER
     };

@@ -34,7 +34,7 @@ const MONO: u64 = 3_600_000;
 const WINDOW: usize = 400;
 
 /// How long a Java node answers what changed lately with what it answered before, ms (`protocol.md` 6).
-const LISTED_FOR: u64 = 30_000;
+pub(super) const LISTED_FOR: u64 = 30_000;
 
 /// How long a sender waits for an answer at first (connect and read time-out).
 const TIMEOUT: Duration = Duration::from_millis(400);

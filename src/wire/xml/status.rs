@@ -57,7 +57,7 @@ mod tests {
                 instance("<lastUpdatedTimestamp>0</lastUpdatedTimestamp>"),
                 "lastUpdatedTimestamp is no time",
             ),
-            ("{}".into(), "the document ends too early at byte 2"),
+            ("{}".into(), "text outside of the root element at byte 2"),
         ] {
             let born = decode_server_birth(body.as_bytes(), &Limits::default());
             assert_eq!(born.expect_err(&body).to_string(), why, "{body}");
