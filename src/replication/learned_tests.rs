@@ -14,8 +14,9 @@ use crate::types::Lsn;
 use crate::wire::batch::{ItemAnswer, decode_batch_response, write_batch_response};
 use crate::wire::{Detail, Format, InstanceView, Limits};
 
-/// What a Java node lists.
-pub(in crate::replication) fn listed(registry: &Registry) -> Vec<Draft> {
+/// What a Java node with this log lists.
+pub(in crate::replication) fn listed(registry: &Registry, log: &[Arc<Record>]) -> Vec<Draft> {
+    let changed = last_changes(log);
     let answers = registry.leases().map(|lease| ItemAnswer {
         status: 409,
         entity: Some(as_java_shows(view_for_peer(lease, "java", None))),
@@ -23,7 +24,23 @@ pub(in crate::replication) fn listed(registry: &Registry) -> Vec<Draft> {
     let mut body = Vec::new();
     write_batch_response(&mut body, Format::Json, answers, false);
     let replies = decode_batch_response(&body, &Limits::default(), 0).expect("an answer");
-    replies.into_iter().filter_map(|one| one.entity).collect()
+    let drafts = replies.into_iter().filter_map(|one| one.entity);
+    let by_its_clock = drafts.map(|mut draft| {
+        if let Some(at) = changed.get(&key_of(&draft)) {
+            draft.last_updated_timestamp = *at;
+        }
+        draft
+    });
+    by_its_clock.collect()
+}
+
+/// When each instance was changed last, as a Java node says it: by its clock alone, while the nodes that play it
+/// here keep their versions ahead of what others say.
+fn last_changes(log: &[Arc<Record>]) -> BTreeMap<Key, i64> {
+    let key = |record: &Record| (record.change.app.clone(), record.change.id.clone());
+    log.iter()
+        .map(|record| (key(record), record.at.signed()))
+        .collect()
 }
 
 /// The end of a lease that was renewed instead of the renewal.
@@ -35,11 +52,17 @@ fn as_java_shows(mut view: InstanceView<'_>) -> InstanceView<'_> {
 }
 
 /// A Java node's answer to what changed lately.
-pub(in crate::replication) fn delta_of(state: &Published) -> Vec<u8> {
+pub(in crate::replication) fn delta_of(state: &Published, log: &[Arc<Record>]) -> Vec<u8> {
+    let changed = last_changes(log);
     let (format, detail) = (Format::Json, Detail::Full);
     let mut body = Vec::new();
     wire::list_head(&mut body, format, detail, "1", "", false);
-    for (place, (app, images)) in state.delta.net(&state.registry).iter().enumerate() {
+    for (place, (app, mut images)) in state.delta.net(&state.registry).into_iter().enumerate() {
+        for image in &mut images {
+            let at = changed.get(&(app.clone(), image.instance.id()));
+            let instance = Arc::make_mut(&mut image.instance);
+            instance.last_updated_timestamp = *at.expect("a change");
+        }
         if place > 0 {
             body.extend_from_slice(wire::list_separator(format, detail));
         }
@@ -75,7 +98,7 @@ impl Past for Log {
 
 /// What of `unheard` is taken over, asked for at the Java node.
 fn confirm(here: &mut Scene, java: &Scene, skew: Skew, unheard: &[Unheard]) -> usize {
-    let theirs = listed(&java.registry);
+    let theirs = listed(&java.registry, &java.log);
     let mut taken = 0;
     for one in unheard {
         let there = theirs.iter().find(|draft| key_of(draft) == one.key);
@@ -92,7 +115,13 @@ fn confirm(here: &mut Scene, java: &Scene, skew: Skew, unheard: &[Unheard]) -> u
 /// changes of others.
 fn learns(here: &mut Scene, java: &Scene) -> (usize, usize) {
     let (log, skew) = (Log::of(here), exactly(0));
-    let learned = learn(listed(&java.registry), false, skew, &here.registry, &log);
+    let learned = learn(
+        listed(&java.registry, &java.log),
+        false,
+        skew,
+        &here.registry,
+        &log,
+    );
     assert_eq!(learned.refused, 0);
     for command in &learned.commands {
         here.peer(command);
@@ -103,7 +132,7 @@ fn learns(here: &mut Scene, java: &Scene) -> (usize, usize) {
 
 /// What a Java node lists as changed lately and was not heard here, by a clock that is ahead by so much.
 fn lists(here: &Scene, java: &Scene, ahead: i64) -> Vec<Unheard> {
-    let body = delta_of(&java.published());
+    let body = delta_of(&java.published(), &java.log);
     let list = wire::decode_applications(&body, &Limits::default(), 0).expect("a list");
     unheard(&list.drafts, exactly(ahead), &here.registry, &Log::of(here))
 }
@@ -231,7 +260,7 @@ fn what_was_cancelled_here_stays_so_and_what_was_never_here_is_taken_over() {
     let mut log = Log::default();
     log.0.extend([(key.clone(), stone)]);
     let learned = learn(
-        listed(&java.registry),
+        listed(&java.registry, &java.log),
         false,
         exactly(0),
         &here.registry,
@@ -240,7 +269,7 @@ fn what_was_cancelled_here_stays_so_and_what_was_never_here_is_taken_over() {
     assert!(learned.commands.is_empty());
     let log = Log(Removed::unknown(&[key]), Vec::new());
     let learned = learn(
-        listed(&java.registry),
+        listed(&java.registry, &java.log),
         false,
         exactly(0),
         &here.registry,

@@ -10,7 +10,7 @@ use super::world::{Event, World};
 use crate::registry::change::Origin;
 use crate::registry::command::{Command, Overrides};
 use crate::replication::exchange::{self, Message, Reading, Repairing};
-use crate::replication::learned::{Unheard, learn, tests::listed};
+use crate::replication::learned::{Unheard, learn};
 use crate::replication::past::Removed;
 use crate::replication::sender::{Ask, Effect, Failure, Kind, Next, Outcome};
 use crate::replication::skew::Skew;
@@ -297,7 +297,7 @@ impl World {
     fn confirmed(&self, node: usize, peer: usize, unheard: &[Unheard]) -> Vec<Command> {
         let (skew, past) = (self.skew(node, peer), self.nodes[node].past());
         let registry = &self.nodes[node].published.registry;
-        let theirs = listed(&self.nodes[peer].published.registry);
+        let theirs = self.nodes[peer].listed();
         let commands = unheard.iter().flat_map(|one| {
             let is_it = |draft: &&Draft| draft.app == one.key.0 && draft.id() == one.key.1.as_str();
             let there = theirs.iter().find(is_it).cloned();
@@ -387,7 +387,7 @@ impl World {
                         .collect()
                 }
                 Effect::Look => {
-                    let theirs = listed(&self.nodes[peer].published.registry);
+                    let theirs = self.nodes[peer].listed();
                     let skew = self.skew(node, peer);
                     let learned = learn(theirs, false, skew, registry, &past);
                     assert_eq!(learned.refused, 0, "instances that cannot be read");

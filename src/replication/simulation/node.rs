@@ -17,14 +17,14 @@ use crate::registry::status::Status;
 use crate::replication::batch::{Known, Plan, Terms};
 use crate::replication::exchange;
 use crate::replication::inbound::{self, Fingerprints};
-use crate::replication::learned::tests::delta_of;
+use crate::replication::learned::tests::{delta_of, listed};
 use crate::replication::past::{self, Past};
 use crate::replication::patience::Patience;
 use crate::replication::reconcile::{Comparison, DigestCache};
 use crate::replication::sender::{Ask, Kind, Note, Place, Sender};
 use crate::types::{AppName, InstanceId, Lsn, Millis, Now};
 use crate::wire::batch::{BatchItem, ItemAnswer, decode_batch, write_batch_response};
-use crate::wire::{Dialect, Format, Limits};
+use crate::wire::{Dialect, Draft, Format, Limits};
 
 /// Wall time at which a simulation begins.
 pub(super) const START: u64 = 1_700_000_000_000;
@@ -437,13 +437,18 @@ impl SimNode {
         format!("<status><instanceInfo>{own}</instanceInfo></status>").into()
     }
 
+    /// What a Java node lists.
+    pub(super) fn listed(&self) -> Vec<Draft> {
+        listed(&self.published.registry, &self.durable)
+    }
+
     /// What a Java node lists as changed lately, which may be old.
     fn changed_lately(&mut self, time: u64) -> Vec<u8> {
         self.listed
             .take_if(|(since, _)| time - *since >= LISTED_FOR);
         let (_, body) = self
             .listed
-            .get_or_insert_with(|| (time, delta_of(&self.published)));
+            .get_or_insert_with(|| (time, delta_of(&self.published, &self.durable)));
         body.clone()
     }
 

@@ -42,7 +42,7 @@ fn a_late_cancel_is_not_told_where_the_client_has_registered_since() {
     let mut rig = was_away();
     let mut there = Scene::new(&Rules::eureka());
     there.register(version(300, instance("SHOP", "1")));
-    let entity = crate::replication::learned::tests::listed(&there.registry).pop();
+    let entity = crate::replication::learned::tests::listed(&there.registry, &there.log).pop();
     let effects = rig.answer(Outcome::Items(vec![ItemResult {
         status: 409,
         entity,
@@ -63,7 +63,7 @@ fn what_was_registered_again_after_a_late_cancel_is_told_whatever_the_peer_has()
         assert_eq!(rig.batch(), ["beat 1"]);
         let mut there = Scene::new(&Rules::eureka());
         there.register(version(400, instance("SHOP", "1")));
-        let entity = crate::replication::learned::tests::listed(&there.registry).pop();
+        let entity = crate::replication::learned::tests::listed(&there.registry, &there.log).pop();
         rig.answer(Outcome::Items(vec![ItemResult {
             status: if is_newer { 409 } else { 404 },
             entity: entity.filter(|_| is_newer),
