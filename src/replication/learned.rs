@@ -3,10 +3,11 @@
 //! first copy, and when a Java peer is met whose messages were missed; the other every few seconds.
 //!
 //! Of nodes of our own kind the registry takes the newer state itself. A Java node says no versions of its own,
-//! and some of what it lists is no news: its answer may be minutes old, and it forgets
-//! overrides. So only what is certainly newer than here is taken, and nothing is renewed; of what is here only what that
-//! node confirms when it is asked for the instance itself; what was cancelled or evicted here stays so. That something is missing from a list takes nothing away. A delta says that it went, and
-//! its times tell whether it was cancelled; what may have been evicted there, each node judges for itself.
+//! and some of what it lists is no news: its answer may be minutes old, and it forgets overrides. So only what is
+//! certainly newer than here is taken, and nothing is renewed; of what is here only what that node confirms when it
+//! is asked for the instance itself. What was cancelled or evicted here stays so, unless it surely lives there. That
+//! something is missing from a list takes nothing away. A delta says that it went, and its times tell whether it was
+//! cancelled; what may have been evicted there, each node judges for itself.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,10 @@ use crate::registry::status::Status;
 use crate::registry::{Recalled, Registry};
 use crate::types::{InstanceId, Lsn, Millis};
 use crate::wire::{self, Draft};
+
+/// How long after a cancel a renewal at a Java node may be of before it, ms: others keep so long what they have to tell
+/// it.
+pub(super) const JAVA_TELLS_MS: i64 = 35_000;
 
 /// What has to happen here.
 #[derive(Debug, Default)]
@@ -227,8 +232,10 @@ fn news_of(draft: &Draft, skew: Skew, (registry, removed, past): Known<'_>) -> N
             Recalled::Removed(stone) if dirty <= stone.version.dirty => {
                 let at = registry.removed_at(app, id).filter(|_| stone.is_cancelled);
                 let at = at.and_then(|lsn| past.decided(lsn)).map(Millis::signed);
-                match at {
-                    Some(at) if skew.earliest(last_beat(draft)) > at => News::Life,
+                match (at, last_beat(draft)) {
+                    (Some(at), Some(beat)) if skew.earliest(beat) > at + JAVA_TELLS_MS => {
+                        News::Life
+                    }
                     _ => News::Nothing,
                 }
             }
@@ -285,15 +292,12 @@ fn is_cancelled(draft: &Draft) -> bool {
     times.eviction > 0 && times.eviction <= times.last_renewal.saturating_add(duration_of(draft))
 }
 
-/// When the client was heard of last, by the clock there, ms. A Java node shows a renewal with the duration of the lease
-/// added, and a registration without (`protocol.md` 3.7).
-fn last_beat(draft: &Draft) -> i64 {
+/// When the instance was renewed last since it was registered, by the clock there, ms. A Java node shows a renewal with
+/// the duration of the lease added, and a registration, which another node may have made, without (`protocol.md` 3.7).
+fn last_beat(draft: &Draft) -> Option<i64> {
     let times = draft.lease_times;
-    if times.last_renewal > times.registration {
-        times.last_renewal.saturating_sub(duration_of(draft))
-    } else {
-        times.registration
-    }
+    (times.last_renewal > times.registration)
+        .then(|| times.last_renewal.saturating_sub(duration_of(draft)))
 }
 
 fn duration_of(draft: &Draft) -> i64 {
