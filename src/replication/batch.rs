@@ -15,6 +15,7 @@ use crate::changelog::{Actors, Published};
 use crate::registry::Registry;
 use crate::registry::change::{Actor, Origin};
 use crate::registry::command::{Adoption, Command, Overrides, Renewal, Reply};
+use crate::registry::instance::{ActionType, Instance};
 use crate::registry::lease::Lease;
 use crate::registry::rules::ReplicatedVersion;
 use crate::registry::status::Status;
@@ -46,12 +47,18 @@ impl Known<'_> {
     /// Whether a Java peer tells of a registration only because it has not heard of a cancel: told that the
     /// instance is not here when it passes on a heartbeat of before, it sends the whole of it, and says no time.
     /// What it registers itself after a cancel that it told of is no such thing, nor is anything later than the
-    /// delta window, which is longer than Java peers keep what they have to tell.
-    fn was_cancelled(&self, app: &AppName, id: &InstanceId, dirty: i64) -> bool {
+    /// delta window, which is longer than Java peers keep what they have to tell. If it was cancelled there too since
+    /// that heartbeat, what it sends says so.
+    fn was_cancelled(&self, instance: &Instance) -> bool {
         let (registry, delta) = (&self.state.registry, &self.state.delta);
         if registry.rules().replicated_version != ReplicatedVersion::Kept {
             return false;
         }
+        if instance.action_type == Some(ActionType::Deleted) {
+            return true;
+        }
+        let (app, id) = (&instance.app, &instance.id());
+        let dirty = instance.last_dirty_timestamp;
         let stone = registry.tombstone(app, id);
         if !stone.is_some_and(|stone| stone.is_cancelled && dirty <= stone.version.dirty) {
             return false;
@@ -264,7 +271,7 @@ fn command_of(
                     recalled: known.removed.of(&(app, id)),
                     overrides,
                 }),
-                Ok(instance) if known.was_cancelled(&app, &id, instance.last_dirty_timestamp) => {
+                Ok(instance) if known.was_cancelled(&instance) => {
                     debug!(app.name = %app, instance.id = %id, "a peer has not heard that {app}/{id} is cancelled");
                     return Err(200);
                 }

@@ -27,6 +27,10 @@ fn registers(dirty: i64) -> Vec<BatchItem> {
 
 /// Whether such a registration of this sender is carried out.
 fn is_taken(here: &Scene, dirty: i64, sender: &str) -> bool {
+    are_taken(here, registers(dirty), sender)
+}
+
+fn are_taken(here: &Scene, items: Vec<BatchItem>, sender: &str) -> bool {
     let terms = Terms {
         is_our_kind: false,
         validates_data_center_id: false,
@@ -36,7 +40,7 @@ fn is_taken(here: &Scene, dirty: i64, sender: &str) -> bool {
         removed: &Removed::default(),
         sender: &Origin::Peer(sender.into()),
     };
-    let plan = Plan::of(registers(dirty), terms, known, |_, _, _| None);
+    let plan = Plan::of(items, terms, known, |_, _, _| None);
     let is_taken = !plan.commands.is_empty();
     let replies = vec![Reply::Done; plan.commands.len()];
     let answers = plan.answers(&replies, &here.registry);
@@ -67,6 +71,20 @@ fn a_java_peer_that_told_of_the_cancel_itself_may_register_the_same_again() {
     here.peer(&cancel("SHOP", "1"));
     assert!(is_taken(&here, 200, "peer-1"));
     assert!(!is_taken(&here, 200, "peer-2"));
+}
+
+#[test]
+fn what_a_java_peer_registers_for_a_heartbeat_of_before_its_own_cancel_is_not_taken() {
+    let mut here = Scene::new(&Rules::default());
+    here.register(version(200, instance("SHOP", "1")));
+    here.peer(&cancel("SHOP", "1"));
+    let mut items = registers(200);
+    for draft in items.iter_mut().filter_map(|item| item.instance.as_mut()) {
+        draft.action_type = Some(ActionType::Deleted);
+    }
+    assert!(!are_taken(&here, items.clone(), "peer-1"));
+    let exact = Scene::new(&Rules::eureka());
+    assert!(are_taken(&exact, items, "peer-1"));
 }
 
 #[test]

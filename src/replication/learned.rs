@@ -245,8 +245,9 @@ fn news_of(draft: &Draft, skew: Skew, (registry, removed, past): Known<'_>) -> N
         };
     };
     let (ours, overridden) = (lease.instance(), registry.override_of(app, id));
-    // Java nodes put metadata without a newer version of the client's.
-    let has_other_metadata = entries(&draft.metadata) != entries(&ours.metadata);
+    // Java nodes put metadata without a newer version of the client's. A put takes nothing away: what lacks some of
+    // what is here only, is what was told there before a put, and arrived after it.
+    let has_other_metadata = has_more(&draft.metadata, &ours.metadata);
     // A Java node that is told an override which the status is already, does not take it.
     let has_other_override = draft.overridden_status != Status::Unknown
         && overridden != Some(draft.overridden_status)
@@ -304,10 +305,12 @@ fn duration_of(draft: &Draft) -> i64 {
     i64::from(draft.lease.duration_secs) * 1000
 }
 
-/// The entries in one order, without the one that Java's JSON adds for a map.
-fn entries(metadata: &Metadata) -> BTreeMap<&str, &str> {
-    let entries = metadata.iter().map(|(key, value)| (&**key, &**value));
-    entries.filter(|(key, _)| *key != "@class").collect()
+/// Whether there are entries in `theirs` that `ours` lacks, or has with another value; but for the one that Java's JSON
+/// adds for a map.
+fn has_more(theirs: &Metadata, ours: &Metadata) -> bool {
+    let ours: BTreeMap<&str, &str> = ours.iter().map(|(key, value)| (&**key, &**value)).collect();
+    let mut theirs = theirs.iter().map(|(key, value)| (&**key, &**value));
+    theirs.any(|(key, value)| key != "@class" && ours.get(key) != Some(&value))
 }
 
 fn key_of(draft: &Draft) -> Key {

@@ -1,14 +1,15 @@
 //! Lists of a Java node against what is here.
 
-use super::*;
 use std::sync::Arc;
+
+use super::*;
 
 use crate::cache::{view_for_peer, view_of_image};
 use crate::changelog::Published;
 use crate::registry::change::Record;
 use crate::registry::command::Adoption;
 use crate::registry::rules::Rules;
-use crate::registry::tests::{Scene, cancel, instance, lift, saying, set, version};
+use crate::registry::tests::{Scene, cancel, instance, lift, put_metadata, saying, set, version};
 use crate::replication::skew::tests::exactly;
 use crate::types::Lsn;
 use crate::wire::batch::{ItemAnswer, decode_batch_response, write_batch_response};
@@ -450,4 +451,21 @@ fn an_override_of_an_earlier_life_is_no_news_when_the_client_registers_again() {
     assert_eq!(hears(&mut here, &java, 0), 0);
     java.client(&set("SHOP", "1", Status::Down, None));
     assert_eq!(hears(&mut here, &java, 0), 1, "a new word");
+}
+
+#[test]
+fn metadata_that_a_java_node_lost_to_an_older_registration_stays_here() {
+    let (mut here, mut java) = both();
+    for scene in [&mut here, &mut java] {
+        scene.client(&put_metadata("SHOP", "1", &[("color", "green")]));
+        scene.pass(5000);
+    }
+    let dirty = java.instance("SHOP", "1").last_dirty_timestamp;
+    java.peer(&Command::Register(
+        version(dirty, instance("SHOP", "1")).into(),
+    ));
+    assert!(java.instance("SHOP", "1").metadata.get("color").is_none());
+    assert_eq!(hears(&mut here, &java, 0), 0);
+    let metadata = &here.instance("SHOP", "1").metadata;
+    assert_eq!(metadata.get("color").map(|value| &**value), Some("green"));
 }
