@@ -17,7 +17,6 @@ use crate::changelog::Published;
 use crate::registry::Registry;
 use crate::registry::change::Actor;
 use crate::registry::command::{Adoption, Command, Overrides};
-use crate::registry::instance::Instance;
 use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::version::Version;
@@ -268,12 +267,6 @@ pub fn adoption(
     if stone.is_some_and(|stone| stone.is_cancelled && dirty <= stone.version.dirty) {
         return Ok(Vec::new());
     }
-    Ok(registration(instance))
-}
-
-/// The commands that make of an instance of a Java peer one of this node.
-pub fn registration(instance: Instance) -> Vec<Command> {
-    let (app, id) = (instance.app.clone(), instance.id());
     let overridden = instance.overridden_status;
     let mut commands = vec![Command::Register(instance.into())];
     if overridden != Status::Unknown {
@@ -284,7 +277,7 @@ pub fn registration(instance: Instance) -> Vec<Command> {
             dirty: None,
         });
     }
-    commands
+    Ok(commands)
 }
 
 /// What a comparison asks of this side.

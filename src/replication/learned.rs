@@ -5,13 +5,13 @@
 //! Of nodes of our own kind the registry takes the newer state itself. A Java node says no versions of its own,
 //! and some of what it lists is no news: its answer may be minutes old, and it forgets overrides. So only what is
 //! certainly newer than here is taken, and nothing is renewed; of what is here only what that node confirms when it
-//! is asked for the instance itself. What was cancelled or evicted here stays so, unless it surely lives there. That
-//! something is missing from a list takes nothing away. A delta says that it went, and its times tell whether it was
-//! cancelled; what may have been evicted there, each node judges for itself.
+//! is asked for the instance itself. What was cancelled or evicted here stays so. That something is missing from a list
+//! takes nothing away. A delta says that it went, and its times tell whether it was cancelled; what may have been
+//! evicted there, each node judges for itself.
 
 use std::collections::BTreeMap;
 
-use super::exchange::{adoption, registration};
+use super::exchange::adoption;
 use super::outbound::Key;
 use super::past::{self, Past, Removed};
 use super::skew::Skew;
@@ -21,11 +21,7 @@ use crate::registry::lease::Lease;
 use crate::registry::status::Status;
 use crate::registry::{Recalled, Registry};
 use crate::types::{InstanceId, Lsn, Millis};
-use crate::wire::{self, Draft};
-
-/// How long after a cancel a renewal at a Java node may be of before it, ms: others keep so long what they have to tell
-/// it.
-pub(super) const JAVA_TELLS_MS: i64 = 35_000;
+use crate::wire::Draft;
 
 /// What has to happen here.
 #[derive(Debug, Default)]
@@ -85,16 +81,6 @@ impl Learned {
     fn take_news(&mut self, draft: Draft, skew: Skew, known @ (registry, removed, _): Known<'_>) {
         match news_of(&draft, skew, known) {
             News::Instance => self.take(draft, false, registry, removed),
-            News::Life => {
-                let app = draft.app.to_string();
-                match wire::validate(draft, &app, false) {
-                    Ok(instance) => {
-                        self.instances += 1;
-                        self.commands.extend(registration(instance));
-                    }
-                    Err(_) => self.refused += 1,
-                }
-            }
             News::Override => {
                 let (app, id) = key_of(&draft);
                 self.instances += 1;
@@ -143,7 +129,7 @@ impl Unheard {
     fn of(draft: &Draft, skew: Skew, known: Known<'_>) -> Option<Self> {
         let cancelled = match news_of(draft, skew, known) {
             News::Nothing => return None,
-            News::Instance | News::Life | News::Override => None,
+            News::Instance | News::Override => None,
             News::Cancel(lsn) => Some(lsn),
         };
         Some(Self {
@@ -198,8 +184,6 @@ pub(super) fn unheard(
 /// What is new of an instance of a Java node.
 enum News {
     Instance,
-    /// It was cancelled here, and lives there: the cancel was about an earlier registration.
-    Life,
     Override,
     /// While this is the last change here.
     Cancel(Lsn),
@@ -229,16 +213,7 @@ fn news_of(draft: &Draft, skew: Skew, (registry, removed, past): Known<'_>) -> N
     let Some(lease) = lease else {
         let stone = registry.tombstone(app, id);
         return match stone.map_or_else(|| removed.of(&key), |stone| Recalled::Removed(*stone)) {
-            Recalled::Removed(stone) if dirty <= stone.version.dirty => {
-                let at = registry.removed_at(app, id).filter(|_| stone.is_cancelled);
-                let at = at.and_then(|lsn| past.decided(lsn)).map(Millis::signed);
-                match (at, last_beat(draft)) {
-                    (Some(at), Some(beat)) if skew.earliest(beat) > at + JAVA_TELLS_MS => {
-                        News::Life
-                    }
-                    _ => News::Nothing,
-                }
-            }
+            Recalled::Removed(stone) if dirty <= stone.version.dirty => News::Nothing,
             // The log could not be asked.
             Recalled::Unknown => News::Nothing,
             Recalled::Removed(_) | Recalled::Nothing => News::Instance,
@@ -290,19 +265,8 @@ fn is_deleted(draft: &Draft) -> bool {
 /// node, of which it tells others the one and not the other (`protocol.md` 3.4). The times are all of its clock.
 fn is_cancelled(draft: &Draft) -> bool {
     let times = draft.lease_times;
-    times.eviction > 0 && times.eviction <= times.last_renewal.saturating_add(duration_of(draft))
-}
-
-/// When the instance was renewed last since it was registered, by the clock there, ms. A Java node shows a renewal with
-/// the duration of the lease added, and a registration, which another node may have made, without (`protocol.md` 3.7).
-fn last_beat(draft: &Draft) -> Option<i64> {
-    let times = draft.lease_times;
-    (times.last_renewal > times.registration)
-        .then(|| times.last_renewal.saturating_sub(duration_of(draft)))
-}
-
-fn duration_of(draft: &Draft) -> i64 {
-    i64::from(draft.lease.duration_secs) * 1000
+    let duration = i64::from(draft.lease.duration_secs) * 1000;
+    times.eviction > 0 && times.eviction <= times.last_renewal.saturating_add(duration)
 }
 
 /// Whether there are entries in `theirs` that `ours` lacks, or has with another value; but for the one that Java's JSON

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::CONVERGED_AFTER;
 use super::clients::{Client, Life};
-use super::node::{LISTED_FOR, START, SimNode};
+use super::node::{START, SimNode};
 use super::world::World;
 use crate::registry::Registry;
 use crate::registry::hold::{Hold, HoldKind};
 use crate::registry::status::Status;
 use crate::registry::version::Version;
-use crate::replication::learned::JAVA_TELLS_MS;
-use crate::replication::past::Past;
 use crate::types::Millis;
 
 /// The ends of one hold on two nodes are closer than that, ms: what the messages between them took.
@@ -161,7 +158,7 @@ impl World {
                     if client.acknowledged.is_some()
                         && self.is_kept(is_ours)
                         && !self.is_mistaken(client)
-                        && !self.is_about_to_be_heard_of(client, node)
+                        && !self.is_ended_by_java(client, node)
                         && !is_about_to_learn(client) =>
                 {
                     return Err(format!("{id} is lost at {}", node.name));
@@ -218,13 +215,10 @@ impl World {
     }
 
     /// A cancel of a Java node does not say what it is about, and ends here what was registered at another one in
-    /// between, until a beat there is surely later.
-    fn is_about_to_be_heard_of(&self, client: &Client, node: &SimNode) -> bool {
+    /// between; that one tells it again, and is not believed before the cancel has left the delta window.
+    fn is_ended_by_java(&self, client: &Client, node: &SimNode) -> bool {
         let removed = node.published.registry.removed_at(&client.app, &client.id);
-        let at = removed.and_then(|lsn| node.past().decided(lsn));
-        let heard_after = JAVA_TELLS_MS.unsigned_abs() + LISTED_FOR + CONVERGED_AFTER;
-        let is_recent = |at| node.now(self.time).wall.since(at) < heard_after;
-        self.setup.java_nodes > 0 && client.cancels > 0 && at.is_some_and(is_recent)
+        self.setup.java_nodes > 0 && client.cancels > 0 && removed.is_some()
     }
 
     /// Operators' words: the last one holds. A client that described itself anew on a node that had not
