@@ -20,9 +20,7 @@ use super::sender::Failure;
 use super::skew::PeerClock;
 use super::transport::{COPYING, Call};
 use super::{Context, Listed};
-use crate::changelog::Request;
 use crate::config::{Config, ServiceUrl};
-use crate::registry::change::{Actor, Origin};
 use crate::store::{LogReader, StoreError};
 use crate::types::Millis;
 use crate::wire;
@@ -309,12 +307,7 @@ async fn copy_from(context: &Context, config: &Config, url: &ServiceUrl) -> Had 
     if refused > 0 {
         warn!(peer.url = %url, refused, "{refused} instances of {url} cannot be taken over");
     }
-    let request = Request {
-        commands: learned.commands,
-        origin: Origin::Peer(url.to_string().into()),
-        actors: Actor::default().into(),
-    };
-    if let Err(why) = context.log.submit_in_pieces(request).await {
+    if let Err(why) = context.store_of(url, learned.commands).await {
         return Had::NoAnswer(format!("the copy was not stored: {why}"));
     }
     if let Some(why) = unjudged {

@@ -12,9 +12,7 @@ use super::learned::{Learned, Unheard};
 use super::sender::Failure;
 use super::skew::PeerClock;
 use super::transport::{Call, Wait};
-use crate::changelog::Request;
 use crate::config::ServiceUrl;
-use crate::registry::change::{Actor, Origin};
 use crate::wire::{self, Dialect, Format, path_segment};
 
 /// Longest answer about an instance, bytes.
@@ -75,12 +73,7 @@ pub(super) async fn confirm(
         if learned.commands.is_empty() {
             continue;
         }
-        let request = Request {
-            commands: learned.commands,
-            origin: Origin::Peer(url.to_string().into()),
-            actors: Actor::default().into(),
-        };
-        let stored = context.log.submit_in_pieces(request).await;
+        let stored = context.store_of(url, learned.commands).await;
         stored.map_err(|why| format!("what is newer there was not stored: {why}"))?;
         context.states.count_repaired(&url.to_string(), 1);
         taken += 1;

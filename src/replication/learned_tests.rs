@@ -250,22 +250,12 @@ fn what_was_cancelled_here_stays_so_and_what_was_never_here_is_taken_over() {
     here.registry.forget_removals();
     let mut log = Log::default();
     log.0.extend([(key.clone(), stone)]);
-    let learned = learn(
-        listed(&java.registry, &java.log),
-        false,
-        exactly(0),
-        &here.registry,
-        &log,
-    );
-    assert!(learned.commands.is_empty());
-    let log = Log(Removed::unknown(&[key]), Vec::new());
-    let learned = learn(
-        listed(&java.registry, &java.log),
-        false,
-        exactly(0),
-        &here.registry,
-        &log,
-    );
+    let learn_with = |log: &Log| {
+        let list = listed(&java.registry, &java.log);
+        learn(list, false, exactly(0), &here.registry, log)
+    };
+    assert!(learn_with(&log).commands.is_empty());
+    let learned = learn_with(&Log(Removed::unknown(&[key]), Vec::new()));
     assert!(learned.commands.is_empty());
     assert_eq!(learned.unknown, 1);
 }

@@ -15,9 +15,7 @@ use super::learned::{self, Learned, Unheard};
 use super::sender::Failure;
 use super::skew::PeerClock;
 use super::transport::Call;
-use crate::changelog::Request;
 use crate::config::ServiceUrl;
-use crate::registry::change::{Actor, Origin};
 use crate::wire;
 
 /// Tries before a look is given up.
@@ -110,12 +108,7 @@ async fn look_once(context: &Context, url: &ServiceUrl, clock: &PeerClock) -> Re
         return Err(why);
     }
     if !commands.is_empty() {
-        let request = Request {
-            commands,
-            origin: Origin::Peer(url.to_string().into()),
-            actors: Actor::default().into(),
-        };
-        let stored = context.log.submit_in_pieces(request).await;
+        let stored = context.store_of(url, commands).await;
         stored.map_err(|why| format!("what is newer there was not stored: {why}"))?;
         context
             .states

@@ -64,9 +64,11 @@ pub use bootstrap::{ReadsGate, has_to_copy};
 pub use inbound::Compared;
 use reconcile::DigestCache;
 
-use crate::changelog::ChangeLog;
+use crate::changelog::{ChangeLog, Request, Unavailable};
 use crate::clock::Clock;
 use crate::config::{Config, PeersConfig, ServiceUrl};
+use crate::registry::change::{Actor, Origin};
+use crate::registry::command::Command;
 use crate::tls::TlsClient;
 use crate::types::Lsn;
 use crate::wire::Limits;
@@ -122,6 +124,20 @@ impl Context {
             next,
             whole: whole.max(head),
         }
+    }
+
+    /// Stores what a list of a peer leads to, which does not say who asked for it.
+    pub(crate) async fn store_of(
+        &self,
+        url: &ServiceUrl,
+        commands: Vec<Command>,
+    ) -> Result<(), Unavailable> {
+        let request = Request {
+            commands,
+            origin: Origin::Peer(url.to_string().into()),
+            actors: Actor::default().into(),
+        };
+        self.log.submit_in_pieces(request).await
     }
 
     /// Spreads retries; not for secrets.

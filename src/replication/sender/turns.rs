@@ -58,7 +58,7 @@ impl Sender {
     }
 
     /// How many items of this sort a batch may have.
-    pub(super) fn most(&self, lane: Lane) -> usize {
+    fn most(&self, lane: Lane) -> usize {
         self.batch_max[lane as usize]
     }
 
@@ -79,7 +79,7 @@ impl Sender {
         Next::Ask(ask)
     }
 
-    pub(super) fn send(&mut self, flight: Flight) -> Next {
+    fn send(&mut self, flight: Flight) -> Next {
         let items = flight.items().to_vec();
         let is_digest = matches!(flight, Flight::Renewals { .. }) && self.kind.is_ours();
         let ask = if is_digest {
@@ -90,7 +90,7 @@ impl Sender {
         self.ask(flight, ask)
     }
 
-    pub(super) fn next_owed(&mut self, state: &Published) -> Option<Next> {
+    fn next_owed(&mut self, state: &Published) -> Option<Next> {
         let most = self.most(Lane::Owed);
         let at_most = most.max(2);
         let mut items = Vec::new();
@@ -172,7 +172,7 @@ impl Sender {
         }
     }
 
-    pub(super) fn next_renewals(&mut self, now: Millis, state: &Published) -> Option<Next> {
+    fn next_renewals(&mut self, now: Millis, state: &Published) -> Option<Next> {
         let at_most = if self.kind.is_ours() {
             self.pace.renewals()
         } else {
@@ -209,7 +209,7 @@ impl Sender {
         }
     }
 
-    pub(super) fn next_sweep(&mut self, state: &Published) -> Option<Next> {
+    fn next_sweep(&mut self, state: &Published) -> Option<Next> {
         let sweep = self.sweep.as_ref()?;
         let most = self.most(Lane::Sweep);
         let (items, rest) = outbound::sweep(&state.registry, sweep.after.as_ref(), most);
@@ -235,7 +235,7 @@ impl Sender {
 
     /// Whether a comparison has waited long enough for changes to come to an end. A peer that was away
     /// is told first what it missed, and what it asked for: compared before that, it would be told twice.
-    pub(super) fn is_comparison_overdue(&self, now: Millis) -> bool {
+    fn is_comparison_overdue(&self, now: Millis) -> bool {
         let untold = self.backlog.as_ref().map_or(0, Backlog::len) + self.owed.len();
         self.failures == 0
             && untold <= BATCH_ITEMS
